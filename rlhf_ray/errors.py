@@ -1,0 +1,41 @@
+"""Errors that a user can act on. Each message says what is wrong, where, and what would be accepted."""
+
+
+class RlhfRayError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class ConfigError(RlhfRayError, ValueError):
+    """A setting that cannot be used: names the key, the value and what would be accepted."""
+
+
+class DataError(RlhfRayError, ValueError):
+    """A data file that cannot be used: names the file, the line and the reason."""
+
+
+class ModelError(RlhfRayError, ValueError):
+    """A model directory that cannot be used: names the directory, the file or tensor and the fix."""
+
+
+class SyncError(RlhfRayError, RuntimeError):
+    """A weight transfer that is incomplete, damaged or unconfirmed: the generator must not be used."""
+
+
+class StaleGeneratorError(SyncError):
+    """A generator was asked to answer while it has no complete, confirmed set of weights of the wanted version."""
+
+
+class SelfCheckError(RlhfRayError, RuntimeError):
+    """The step-0 identities do not hold: names each identity with its measured value and its limit."""
+
+
+class WorkerError(RlhfRayError, RuntimeError):
+    """A worker failed: names the role, the phase, the iteration and the worker's own error."""
+
+
+class ResourceError(RlhfRayError, RuntimeError):
+    """The cluster cannot give what the placement asks for: lists wanted against available per role."""
+
+
+class CheckpointError(RlhfRayError, RuntimeError):
+    """A checkpoint that is incomplete, damaged or belongs to another run."""

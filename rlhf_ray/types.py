@@ -1,7 +1,8 @@
 """Every message between the parts of the program. Data is inert: required fields, shapes in comments, no logic.
 
 Legend: B rows (answers), N response tokens of the whole batch laid end to end (row after row), V vocabulary.
-Batches are ragged: flat values plus row offsets. Nothing is padded until a model needs it, inside the worker that computes.
+Batches are ragged: flat values plus row offsets. Nothing is padded until a model needs it,
+inside the worker that computes.
 """
 
 from __future__ import annotations
@@ -192,8 +193,15 @@ class ValueTargets(Generic[A]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairTargets:
-    """Rows alternate: chosen, rejected, chosen, rejected, ..."""
+class PreferenceTargets(Generic[A]):
+    """Groups of K neighbouring answers to one prompt, compared all with all: each answer is read once for K-1 pairs.
+
+    Within a group every pair with labels[i] > labels[j] is one comparison (i chosen, j rejected); equal labels make
+    none. A plain chosen/rejected pair is a group of 2 with labels 1, 0. A row's row_count is the number of pairs in which
+    it is the chosen one, so that the divisor of a step is its number of pairs.
+    """
+
+    labels: A  # [B], one number a row (on the wire: Ragged with one number a row), float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +214,7 @@ class TrainBatch(Generic[T]):
     sequences: Sequences
     targets: T  # a targets record of Ragged fields
     row_counts: NDArray[np.float64]  # [B], what each row adds to the divisor (its trained tokens, for a token mean)
-    rows_per_group: int  # neighbouring rows that one loss term needs together: 1, or 2 for preference pairs
+    rows_per_group: int  # neighbouring rows that one loss term needs together: 1, or K for preference groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,8 +197,8 @@ class PreferenceTargets(Generic[A]):
     """Groups of K neighbouring answers to one prompt, compared all with all: each answer is read once for K-1 pairs.
 
     Within a group every pair with labels[i] > labels[j] is one comparison (i chosen, j rejected); equal labels make
-    none. A plain chosen/rejected pair is a group of 2 with labels 1, 0. A row's row_count is the number of pairs in which
-    it is the chosen one, so that the divisor of a step is its number of pairs.
+    none. A plain chosen/rejected pair is a group of 2 with labels 1, 0. A row's row_count is the number of pairs
+    in which it is the chosen one, so that the divisor of a step is its number of pairs.
     """
 
     labels: A  # [B], one number a row (on the wire: Ragged with one number a row), float32

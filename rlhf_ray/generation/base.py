@@ -26,7 +26,7 @@ class Generator(Protocol):
         """
 
     def begin_sync(self, manifest: WeightManifest) -> None:
-        """Check that the manifest is exactly this model's tensors; SyncError names what is missing, extra or misshapen."""
+        """Check that the manifest is exactly this model's tensors; SyncError names the missing, extra and misshapen."""
 
     def receive(self, bucket: Bucket) -> None:
         """Hash the bytes, compare with the bucket's digest, load. SyncError on a mismatch, a repeat or a gap."""

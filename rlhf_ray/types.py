@@ -101,6 +101,15 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRequest:
+    """One generator's share of a batch."""
+
+    prompts: Prompts
+    seeds: NDArray[np.uint64]  # [prompts * num_samples], one per answer
+    positions: NDArray[np.int64]  # [prompts], where each prompt stands in the whole batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completions:
     """Answers, one row each; `prompts` is repeated per sample, so every field has B rows."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlhf_ray.types import (
     Minibatch,
@@ -27,17 +28,26 @@ if TYPE_CHECKING:
 Loss = Callable[..., "LossOutput"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """How a batch is trained on."""
+
+    plan: Sequence[Minibatch]
+    loss: Loss
+    stop: StopRule | None
+
+
 class Learner(Protocol):
     """A model with its optimizer."""
 
     def forward(self, sequences: Sequences) -> PolicyOutputs[Ragged] | ValueOutputs[Ragged]:
         """Outputs for every response token, without gradients, dropout off, rows in order."""
 
-    def evaluate(self, batch: TrainBatch, loss: Loss) -> Stats:
+    def evaluate(self, batch: TrainBatch[Any], loss: Loss) -> Stats:
         """The loss and its stats over all rows; changes nothing."""
 
     def update(
-        self, batch: TrainBatch, *, plan: Sequence[Minibatch], loss: Loss, stop: StopRule | None
+        self, batch: TrainBatch[Any], *, plan: Sequence[Minibatch], loss: Loss, stop: StopRule | None
     ) -> UpdateResult:
         """One optimizer step per minibatch of the plan, in order."""
 

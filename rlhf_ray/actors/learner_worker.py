@@ -1,0 +1,150 @@
+"""A learner in a process of its own: the policy's, the critic's, and the reward model's while it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlhf_ray.actors.worker import Worker, phase
+from rlhf_ray.algorithms.reward_scale import normalization
+from rlhf_ray.data.encode import join
+from rlhf_ray.learner.base import Learner, Loss
+from rlhf_ray.learner.torch_learner import TorchLearner, TorchSettings
+from rlhf_ray.models.language_model import LanguageModel
+from rlhf_ray.models.load import HeadStart, load_language_model, load_scalar_model
+from rlhf_ray.models.save import save_language_model, save_scalar_model
+from rlhf_ray.models.scalar_model import ScalarModel
+from rlhf_ray.types import (
+    Bucket,
+    Completions,
+    Minibatch,
+    PolicyOutputs,
+    Ragged,
+    Sequences,
+    Stats,
+    StopRule,
+    TrainBatch,
+    UpdateResult,
+    ValueOutputs,
+    WeightManifest,
+)
+from rlhf_ray.weight_sync.buckets import WeightSender
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerSettings:
+    """How this worker's learner computes."""
+
+    torch: TorchSettings
+    bucket_bytes: int
+    threads: int
+
+
+class LearnerWorker(Worker):
+    """One model with its optimizer; a new `open_*` replaces both."""
+
+    def __init__(self, settings: LearnerSettings) -> None:
+        super().__init__()
+        torch.set_num_threads(settings.threads)
+        self._settings = settings
+        self._model: LanguageModel | ScalarModel | None = None
+        self._learner: Learner | None = None
+        self._sender: WeightSender | None = None
+
+    @phase("start")
+    def open_policy(self, path: Path) -> None:
+        """A language model with a new optimizer."""
+        self._open(load_language_model(path, dtype=torch.float32))
+
+    @phase("start")
+    def open_scalar(self, path: Path, start: HeadStart, seed: int) -> None:
+        """A reward model or critic with a new optimizer."""
+        self._open(load_scalar_model(path, start=start, head="score", seed=seed, dtype=torch.float32))
+
+    @phase("policy_logprobs")
+    def logprobs(self, completions: Completions) -> Ragged:
+        """Log-probs of the answers' tokens, as the policy says them now."""
+        outputs = self._opened().forward(join(completions))
+        assert isinstance(outputs, PolicyOutputs)
+        return outputs.logprobs
+
+    @phase("values")
+    def values(self, completions: Completions) -> ValueOutputs[Ragged]:
+        """Values before the answers' tokens, and the value at the last token."""
+        outputs = self._opened().forward(join(completions))
+        assert isinstance(outputs, ValueOutputs)
+        return outputs
+
+    @phase("score")
+    def scores(self, batch: TrainBatch[Any]) -> Ragged:
+        """The score of every row, one number a row."""
+        outputs = self._opened().forward(batch.sequences)
+        assert isinstance(outputs, ValueOutputs)
+        return outputs.scores
+
+    @phase("update")
+    def update(
+        self, batch: TrainBatch[Any], plan: Sequence[Minibatch], loss: Loss, stop: StopRule | None
+    ) -> UpdateResult:
+        """See Learner."""
+        return self._opened().update(batch, plan=plan, loss=loss, stop=stop)
+
+    @phase("evaluate")
+    def evaluate(self, batch: TrainBatch[Any], loss: Loss) -> Stats:
+        """See Learner."""
+        return self._opened().evaluate(batch, loss)
+
+    @phase("normalize")
+    def normalize(self, sequences: Sequences, kind: str) -> tuple[float, float]:
+        """Shift (and scale) the scores by their mean (and std) on these rows; returns both."""
+        outputs = self._opened().forward(sequences)
+        assert isinstance(outputs, ValueOutputs)
+        assert isinstance(self._model, ScalarModel)
+        mean, std = normalization(torch.from_numpy(outputs.scores.values.copy()), kind=kind)
+        self._model.normalize(mean=mean, std=std)
+        return mean, std
+
+    @phase("sync")
+    def manifest(self, version: int) -> WeightManifest:
+        """Begin to hand out weights under this version."""
+        assert self._sender is not None
+        return self._sender.manifest(version)
+
+    @phase("sync")
+    def bucket(self, index: int) -> Bucket:
+        """One bucket of the weights announced by `manifest`."""
+        assert self._sender is not None
+        return self._sender.bucket(index)
+
+    @phase("checkpoint")
+    def export(self, folder: Path, tokenizer_source: Path) -> None:
+        """Write an ordinary Hugging Face directory."""
+        if isinstance(self._model, LanguageModel):
+            save_language_model(self._model, folder, tokenizer_source=tokenizer_source)
+        else:
+            assert self._model is not None
+            save_scalar_model(self._model, folder, tokenizer_source=tokenizer_source)
+
+    @phase("checkpoint")
+    def save(self, folder: Path) -> None:
+        """See Learner."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._opened().save(folder)
+
+    @phase("checkpoint")
+    def load(self, folder: Path) -> None:
+        """See Learner."""
+        self._opened().load(folder)
+
+    def _open(self, model: LanguageModel | ScalarModel) -> None:
+        self._model = model
+        self._learner = TorchLearner(model, settings=self._settings.torch)
+        self._sender = WeightSender(self._learner.named_weights, bucket_bytes=self._settings.bucket_bytes)
+
+    def _opened(self) -> Learner:
+        assert self._learner is not None, "open a model first"
+        return self._learner

@@ -1,0 +1,55 @@
+"""All workers in this process: for debugging, and to prove that Ray changes no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from rlhf_ray.actors.runtime import Remote, ValueRef
+from rlhf_ray.actors.worker import Worker
+from rlhf_ray.errors import RlhfRayError, WorkerError
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Worker)
+
+
+class LocalRuntime:
+    """Calls run at once."""
+
+    def __init__(self) -> None:
+        self._place = "start"
+
+    def start(self, role: str, kind: type[W], *args: object) -> Remote[W]:
+        """Construct the object."""
+        return Remote(role, kind(*args))
+
+    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> ValueRef[T]:
+        """Run the method."""
+        label = f"{worker.role}.{method.__name__}"
+        values = [arg.value if isinstance(arg, ValueRef) else arg for arg in args]
+        bound = getattr(worker.handle, method.__name__)
+        try:
+            return ValueRef(label, bound(*values))
+        except RlhfRayError as error:
+            raise type(error)(f"{self._place}: {label}: {error}") from error
+        except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AssertionError, OSError) as error:
+            raise WorkerError(f"{self._place}: {label} failed: {type(error).__name__}: {error}") from error
+
+    def call_many(
+        self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
+    ) -> list[ValueRef[Any]]:
+        """Run the method and spread its result."""
+        result = self.call(worker, method, *args)
+        assert len(result.value) == num_results
+        return [ValueRef(result.label, item) for item in result.value]
+
+    def gather(self, refs: Sequence[ValueRef[Any]]) -> list[Any]:
+        """Nothing to wait for."""
+        return [ref.value for ref in refs]
+
+    def at(self, place: str) -> None:
+        """Where the run is."""
+        self._place = place
+
+    def close(self) -> None:
+        """The objects go with their last reference."""

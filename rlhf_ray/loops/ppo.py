@@ -1,0 +1,129 @@
+"""Proximal policy optimisation, in reading order. Formulas: docs/algorithm.md.
+
+prompts -> generate -> [policy log-probs | reference log-probs | values | rewards] -> rewards and advantages
+        -> epochs x minibatches: policy and critic -> weights to every generator -> adapt beta
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlhf_ray.algorithms.kl import adapted_kl_coef
+from rlhf_ray.learner.base import Loss, Update
+from rlhf_ray.loops.checkpoints import Checkpoints
+from rlhf_ray.loops.plan import Schedule, epochs_plan
+from rlhf_ray.loops.self_check import CheckLimits, check_identities
+from rlhf_ray.loops.team import PpoTeam
+from rlhf_ray.types import Last, Mean, Stats, StopRule, Sum, merge_stats
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoSettings:
+    """The numbers of the loop."""
+
+    seed: int
+    num_iterations: int
+    episodes: int  # answers per iteration
+    epochs: int
+    minibatches: int
+    policy_lr: Schedule
+    critic_lr: Schedule
+    policy_loss: Loss
+    critic_loss: Loss
+    stop: StopRule | None
+    kl_target: float | None  # nats per sequence; None: beta stays
+    kl_horizon: int
+    evaluate_every: int
+    limits: CheckLimits | None  # None: no self check
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoState:
+    """All that the driver remembers between iterations."""
+
+    step: int  # updates done = version of the policy
+    kl_coef: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoHooks:
+    """What the loop tells its surroundings, and the one thing it asks them."""
+
+    record: Callable[[int, Stats], None]
+    should_stop: Callable[[int, Stats], str | None]  # a reason ends the run
+    checkpoints: Checkpoints
+
+
+def iteration(team: PpoTeam, settings: PpoSettings, state: PpoState) -> tuple[PpoState, Stats]:
+    """One round: answer, judge, learn, hand the new weights to the generators."""
+    step = state.step
+
+    completions = team.generate(step)
+    rollouts = team.assess(completions)
+    experience, measured = team.estimate(rollouts, step=step, kl_coef=state.kl_coef)
+
+    policy, critic = updates(settings, step)
+    learned = team.update(experience, policy, critic)
+    synced = team.sync(version=step + 1)
+
+    kl_coef = state.kl_coef
+    if settings.kl_target is not None:
+        kl_coef = adapted_kl_coef(
+            kl_coef,
+            sequence_kl=mean_of(measured, "objective/kl"),
+            target=settings.kl_target,
+            horizon=settings.kl_horizon,
+            num_episodes=settings.episodes,
+        )
+    counted: Stats = {"episode": Sum((step + 1) * settings.episodes)}
+    stats = merge_stats([measured, learned, synced, counted, team.timings()])
+    return PpoState(step=step + 1, kl_coef=kl_coef), stats
+
+
+def train_ppo(team: PpoTeam, settings: PpoSettings, state: PpoState, hooks: PpoHooks) -> tuple[PpoState, str]:
+    """Iterate to the end, or until `should_stop` gives a reason. The generators must hold version `state.step`."""
+    if settings.limits:
+        policy, _ = updates(settings, state.step)
+        identities = team.self_check(state.step, kl_coef=state.kl_coef, policy=policy)
+        check_identities(identities, step=state.step, limits=settings.limits)
+    reason = "all iterations done"
+    while state.step < settings.num_iterations:
+        state, stats = iteration(team, settings, state)
+        last = state.step == settings.num_iterations
+        stopped = hooks.should_stop(state.step, stats)
+        if last or stopped or state.step % settings.evaluate_every == 0:
+            stats |= team.evaluate(state.step)
+        hooks.record(state.step, stats)
+        if hooks.checkpoints.due(state.step) or last or stopped:
+            hooks.checkpoints.write(state.step, save=team.save, state={"step": state.step, "kl_coef": state.kl_coef})
+        if stopped:
+            reason = stopped
+            break
+    return state, reason
+
+
+def updates(settings: PpoSettings, step: int) -> tuple[Update, Update]:
+    """How policy and critic train on the batch of this step: the same rows in the same order."""
+    policy_plan, critic_plan = (
+        epochs_plan(
+            settings.episodes,
+            epochs=settings.epochs,
+            minibatches=settings.minibatches,
+            learning_rate=schedule.at(step + 1),
+            seed=(settings.seed, step),
+        )
+        for schedule in (settings.policy_lr, settings.critic_lr)
+    )
+    policy = Update(plan=policy_plan, loss=settings.policy_loss, stop=settings.stop)
+    critic = Update(plan=critic_plan, loss=settings.critic_loss, stop=None)
+    return policy, critic
+
+
+def mean_of(stats: Stats, name: str) -> float:
+    """The value of a stat that must be there and defined."""
+    stat = stats[name]
+    assert isinstance(stat, Mean | Last)
+    value = stat.value
+    assert value is not None, name
+    return value

@@ -1,0 +1,77 @@
+"""Supervised training of one learner: fine-tuning on demonstrations, and the reward model on preferences.
+
+endless seeded stream of rows -> optimizer steps -> every few steps: record, validate, checkpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rlhf_ray.learner.base import Loss, Update
+from rlhf_ray.loops.checkpoints import Checkpoints
+from rlhf_ray.loops.plan import Schedule, stream_plan
+from rlhf_ray.loops.team import Ref, Trainee
+from rlhf_ray.types import Stats, TrainBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedSettings:
+    """The numbers of the loop."""
+
+    seed: int
+    num_rows: int
+    num_steps: int
+    batch_size: int  # groups per step
+    group: int  # neighbouring rows that belong together
+    schedule: Schedule
+    loss: Loss
+    log_every: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedHooks:
+    """What the loop tells its surroundings."""
+
+    record: Callable[[int, Stats], None]
+    validation: Callable[[Stats], Stats]  # names the validation's stats
+    checkpoints: Checkpoints
+
+
+def train_supervised(
+    trainee: Trainee,
+    settings: SupervisedSettings,
+    *,
+    train: Ref[TrainBatch[Any]],
+    held_out: Ref[TrainBatch[Any]],
+    start: int,
+    hooks: SupervisedHooks,
+) -> Stats:
+    """Steps start..num_steps; returns the last record."""
+    step, stats = start, hooks.validation(trainee.evaluate(held_out, settings.loss))
+    hooks.record(step, stats)
+    while step < settings.num_steps:
+        end = min(next_stop(step, settings.log_every, hooks.checkpoints.every), settings.num_steps)
+        plan = stream_plan(
+            settings.num_rows,
+            batch_size=settings.batch_size,
+            schedule=settings.schedule,
+            steps=range(step, end),
+            seed=settings.seed,
+            group=settings.group,
+        )
+        stats = trainee.update(train, Update(plan=plan, loss=settings.loss, stop=None))
+        step = end
+        last = step == settings.num_steps
+        if last or hooks.checkpoints.due(step):
+            stats |= hooks.validation(trainee.evaluate(held_out, settings.loss))
+        hooks.record(step, stats)
+        if last or hooks.checkpoints.due(step):
+            hooks.checkpoints.write(step, save=trainee.save, state={"step": step})
+    return stats
+
+
+def next_stop(step: int, *periods: int) -> int:
+    """The first multiple of any period after `step`."""
+    return min((step // period + 1) * period for period in periods)

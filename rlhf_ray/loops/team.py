@@ -1,0 +1,63 @@
+"""What the loops need from a worker team. The loops never learn whether workers are Ray actors or plain objects.
+
+`Ref[T]` stands for a value that lies where it was made; loops pass refs on and never look inside. Whatever a method
+returns without Ref is small: numbers about a batch, never the batch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from rlhf_ray.learner.base import Loss, Update
+from rlhf_ray.types import Completions, Experience, Rollouts, Stats, TrainBatch
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Ref(Protocol[T_co]):
+    """A value that lies with a worker or in the object store."""
+
+
+class Trainee(Protocol):
+    """One learner, as the supervised loops see it."""
+
+    def update(self, batch: Ref[TrainBatch[Any]], update: Update) -> Stats:
+        """Optimizer steps, as planned."""
+
+    def evaluate(self, batch: Ref[TrainBatch[Any]], loss: Loss) -> Stats:
+        """The loss without training."""
+
+    def save(self, folder: Path) -> None:
+        """Write weights and optimizer state."""
+
+
+class PpoTeam(Protocol):
+    """The worker team of the PPO loop."""
+
+    def generate(self, step: int) -> Ref[Completions]:
+        """Prompts of this step, answered by all generators; refused unless they hold exactly version `step`."""
+
+    def assess(self, completions: Ref[Completions]) -> Ref[Rollouts]:
+        """Policy log-probs, reference log-probs, values and rewards, side by side."""
+
+    def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[Ref[Experience], Stats]:
+        """Shape rewards, estimate and whiten advantages, write the rollout record."""
+
+    def update(self, experience: Ref[Experience], policy: Update, critic: Update) -> Stats:
+        """Train policy and critic, side by side."""
+
+    def sync(self, version: int) -> Stats:
+        """Send the policy's weights to every generator; returns once all have confirmed version and content."""
+
+    def evaluate(self, step: int) -> Stats:
+        """Answer the held-out prompts with the weights in force and compare with the start of the policy."""
+
+    def self_check(self, step: int, *, kl_coef: float, policy: Update) -> Stats:
+        """Measure the identities that hold before an update (see self_check.py)."""
+
+    def save(self, folder: Path) -> None:
+        """Write policy and critic with their optimizers."""
+
+    def timings(self) -> Stats:
+        """Seconds per phase since the last call, and the share of the wall time in which nothing computed."""

@@ -1,0 +1,1 @@
+"""Saving and finding the state that a run continues from."""

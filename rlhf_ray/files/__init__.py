@@ -1,0 +1,1 @@
+"""Writing that survives crashes, and digests. No knowledge of what is written."""

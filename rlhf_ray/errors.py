@@ -25,6 +25,10 @@ class StaleGeneratorError(SyncError):
     """A generator was asked to answer while it has no complete, confirmed set of weights of the wanted version."""
 
 
+class DivergedError(RlhfRayError, ArithmeticError):
+    """A number that must be finite is not (a gradient norm, a score): names it; nothing was written into the weights."""
+
+
 class SelfCheckError(RlhfRayError, RuntimeError):
     """The step-0 identities do not hold: names each identity with its measured value and its limit."""
 

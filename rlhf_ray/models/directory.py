@@ -1,0 +1,215 @@
+"""What is in a Hugging Face model directory, read without torch or transformers: for checks before anything loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from rlhf_ray.errors import ModelError
+from rlhf_ray.models.safetensors_header import StoredTensor, read_header
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+LM_HEADS = ("lm_head.weight", "embed_out.weight")  # the second is GPT-NeoX
+INPUT_EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight")
+SCORE_HEAD = "score"  # the name transformers gives the head of a decoder for sequence classification
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+WIDTH_KEYS = ("hidden_size", "n_embd", "d_model")
+SCORE_MEAN_KEY = "rlhf_ray_score_mean"
+SCORE_STD_KEY = "rlhf_ray_score_std"
+MAX_HEAD_OUTPUTS = 16
+COMPARE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDirectory:
+    """A model directory that is complete: its config parses and all weight bytes it promises are there."""
+
+    path: Path
+    architecture: str
+    vocab_size: int  # embedding rows
+    hidden_size: int
+    tied: bool  # the output head is the input embedding
+    context_length: int | None  # None: the config names no limit
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int | None
+    score_mean: float | None  # of a reward model's raw scores; None: not stored
+    score_std: float | None
+    tensors: Mapping[str, StoredTensor]
+
+    @property
+    def lm_head(self) -> str | None:
+        """Name of the stored output head, if one is stored."""
+        return next((name for name in LM_HEADS if name in self.tensors), None)
+
+    @property
+    def head_candidates(self) -> tuple[str, ...]:
+        """Names of matrices outside the layers that turn a hidden state into a few numbers."""
+        return tuple(
+            name.removesuffix(".weight")
+            for name, tensor in sorted(self.tensors.items())
+            if name.endswith(".weight")
+            and not any(part.isdigit() for part in name.split("."))
+            and len(tensor.shape) == 2
+            and tensor.shape[1] == self.hidden_size
+            and tensor.shape[0] <= MAX_HEAD_OUTPUTS
+        )
+
+
+def inspect_model(path: Path) -> ModelDirectory:
+    """Read config.json and the headers of all weight files.
+
+    Raises ModelError when the path is not a model directory, a file is missing, cut or not safetensors.
+    """
+    if not path.is_dir():
+        found = "is a file" if path.exists() else "does not exist"
+        raise ModelError(f"{path} {found}; give a local Hugging Face model directory (config.json + model.safetensors)")
+    config = _read_config(path)
+    tensors = _read_tensors(path)
+    architectures = config.get("architectures") or ["unknown"]
+    head_stored = any(name in tensors for name in LM_HEADS)
+    return ModelDirectory(
+        path=path,
+        architecture=architectures[0],
+        vocab_size=_whole_number(config, ("vocab_size",), path=path),
+        hidden_size=_whole_number(config, WIDTH_KEYS, path=path),
+        # older files leave the flag out; then the tensors tell
+        tied=bool(config.get("tie_word_embeddings", not head_stored)),
+        context_length=next((int(config[key]) for key in CONTEXT_KEYS if config.get(key)), None),
+        eos_token_ids=_eos_token_ids(path, config),
+        pad_token_id=config.get("pad_token_id"),
+        score_mean=config.get(SCORE_MEAN_KEY),
+        score_std=config.get(SCORE_STD_KEY),
+        tensors=tensors,
+    )
+
+
+def require_language_model(directory: ModelDirectory) -> None:
+    """Refuse what cannot be trained as a policy. Raises ModelError."""
+    path, head = directory.path, directory.lm_head
+    if _is_classifier(directory):
+        raise ModelError(f"{path} is a {directory.architecture}, not a language model; give a *ForCausalLM directory")
+    if not directory.tied and head is None:
+        raise ModelError(
+            f"{path}: tie_word_embeddings is false in {CONFIG_FILE} but the weights hold no lm_head.weight; "
+            "save the model with its head, or set tie_word_embeddings to true if the head is the embedding"
+        )
+    if directory.tied and head is not None:
+        embedding = _input_embedding(directory)
+        if not _same_bytes(directory.tensors[embedding], directory.tensors[head]):
+            raise ModelError(
+                f"{path}: tie_word_embeddings is true in {CONFIG_FILE} but {head} differs from {embedding}; "
+                "set it to false to keep the stored head, or delete that tensor"
+            )
+
+
+def require_reward_model(directory: ModelDirectory, *, head: str) -> None:
+    """Refuse what cannot give one score: no head, or more than one output. Raises ModelError."""
+    path, weight = directory.path, directory.tensors.get(f"{head}.weight")
+    if weight is None:
+        candidates = ", ".join(directory.head_candidates) or "none"
+        kind = "is a language model without a score head" if not _is_classifier(directory) else "holds no such tensor"
+        raise ModelError(
+            f"{path} {kind} ({head}.weight was looked for; other heads in it: {candidates}); "
+            "give a reward model: a *ForSequenceClassification directory with one output, or name its head"
+        )
+    if weight.shape != (1, directory.hidden_size):
+        raise ModelError(
+            f"{path}: {head}.weight has shape {list(weight.shape)}; a reward model has one output, "
+            f"shape [1, {directory.hidden_size}]"
+        )
+    if f"{head}.bias" in directory.tensors:
+        raise ModelError(f"{path}: {head}.bias is not read; fold it into rlhf_ray_score_mean in {CONFIG_FILE}")
+
+
+def _is_classifier(directory: ModelDirectory) -> bool:
+    return directory.architecture.endswith("ForSequenceClassification")
+
+
+def _input_embedding(directory: ModelDirectory) -> str:
+    for name in directory.tensors:
+        if name.endswith(INPUT_EMBEDDINGS):
+            return name
+    raise ModelError(f"{directory.path} holds none of the embeddings {', '.join(INPUT_EMBEDDINGS)}")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{file} holds a {type(content).__name__}; a JSON object was expected")
+    return content
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    file = path / CONFIG_FILE
+    if file.is_file():
+        config = _read_json(file)
+        if "quantization_config" in config:
+            raise ModelError(f"{file} names quantized weights; training needs plain ones: dequantize and save again")
+        return config
+    if (path / "adapter_config.json").is_file():
+        raise ModelError(f"{path} is an adapter without its model; merge it into the base model and save that")
+    raise ModelError(f"{path} holds no {CONFIG_FILE}; give a Hugging Face model directory")
+
+
+def _read_tensors(path: Path) -> dict[str, StoredTensor]:
+    if (path / INDEX_FILE).is_file():
+        return _read_shards(path)
+    if (path / WEIGHTS_FILE).is_file():
+        return read_header(path / WEIGHTS_FILE)
+    other = sorted(file.name for file in path.glob("*.bin"))
+    remedy = f"{', '.join(other)} is pickle and never loaded: convert to safetensors" if other else "save weights there"
+    raise ModelError(f"{path} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}; {remedy}")
+
+
+def _read_shards(path: Path) -> dict[str, StoredTensor]:
+    names = _read_json(path / INDEX_FILE).get("weight_map", {})
+    tensors: dict[str, StoredTensor] = {}
+    for shard in sorted(set(names.values())):
+        if not (path / shard).is_file():
+            raise ModelError(f"{path / INDEX_FILE} names {shard}, which is missing; copy the whole directory again")
+        tensors |= read_header(path / shard)
+    absent = sorted(set(names) - set(tensors))
+    if absent:
+        raise ModelError(f"{path / INDEX_FILE} names {absent[0]}, which is in none of its files ({len(absent)} absent)")
+    return tensors
+
+
+def _whole_number(config: Mapping[str, Any], keys: tuple[str, ...], *, path: Path) -> int:
+    for key in keys:
+        if isinstance(config.get(key), int):
+            return int(config[key])
+    raise ModelError(f"{path / CONFIG_FILE} has no whole number {' or '.join(keys)}; is it a decoder-only text model?")
+
+
+def _eos_token_ids(path: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The generation config's list where there is one: chat models end turns with ids that config.json leaves out."""
+    file = path / "generation_config.json"
+    ids = _read_json(file).get("eos_token_id") if file.is_file() else None
+    ids = config.get("eos_token_id") if ids is None else ids
+    if ids is None:
+        return ()
+    return tuple(ids) if isinstance(ids, list) else (int(ids),)
+
+
+def _same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return False
+    with a.file.open("rb") as file_a, b.file.open("rb") as file_b:
+        file_a.seek(a.start)
+        file_b.seek(b.start)
+        return all(
+            _read(file_a, a.num_bytes - done) == _read(file_b, b.num_bytes - done)
+            for done in range(0, a.num_bytes, COMPARE_BYTES)
+        )
+
+
+def _read(file: BinaryIO, left: int) -> bytes:
+    return file.read(min(left, COMPARE_BYTES))

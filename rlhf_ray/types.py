@@ -154,6 +154,7 @@ class Rollouts:
     logprobs: Ragged  # float32, recomputed by the policy learner: the old log-probs
     ref_logprobs: Ragged  # float32; the old log-probs where the reference is off
     values: Ragged  # float32, value[t] is read at the token before response token t
+    end_values: NDArray[np.float64]  # [B], the critic's reading at the last token: of what follows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ CASES = (
             "try:\n f()\nexcept (OSError, BaseException):\n g()",
             "with contextlib.suppress(Exception):\n f()",
         ),
-        good="try:\n f()\nexcept (OSError, a.Late):\n g()\nexcept BaseException:\n h()\n raise\nwith suppress(OSError):\n f()",
+        good="try:\n f()\nexcept OSError:\n g()\nexcept BaseException:\n h()\n raise\nwith suppress(OSError):\n f()",
     ),
     Case(rule=rules.stray_prints, bad=("def f():\n print(1)",), good="def f():\n show(1)"),
     Case(

@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-PIP := $(PY) -m pip install --quiet --no-deps --disable-pip-version-check
+PIP := $(PY) -m pip install -qq --no-deps --disable-pip-version-check
 PYTHON ?=
 ARGS ?=
 

@@ -20,7 +20,6 @@ class Manifest:
     """The contents of a checkpoint."""
 
     step: int
-    parts: tuple[str, ...]  # one folder per worker
     files: Mapping[str, FileEntry]  # by relative name
     state: Mapping[str, Any]  # JSON
 
@@ -43,7 +42,6 @@ def read_manifest(folder: Path) -> Manifest:
         digest = content.pop("digest")
         manifest = Manifest(
             step=content["step"],
-            parts=tuple(content["parts"]),
             files={name: FileEntry(**entry) for name, entry in content["files"].items()},
             state=content["state"],
         )

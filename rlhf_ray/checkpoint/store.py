@@ -2,7 +2,7 @@
 
     root/
       latest             a text file that names the newest complete checkpoint: step-000020
-      step-000020/       one folder per part, and manifest.json (step-000020-2/: the same step saved once more)
+      step-000020/       the parts and manifest.json (step-000020-2/: the same step saved once more)
       .step-*            being written, replaced or removed; never read
 
 Workers write their parts into the folder of `begin`; `commit` then checks them, gives the folder its name and points
@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rlhf_ray.checkpoint.manifest import MANIFEST, Manifest, read_manifest, write_manifest
@@ -37,13 +37,17 @@ class Checkpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one stage, written by one driver. Raises CheckpointError."""
+    """The checkpoints of one stage, written by one driver. Raises CheckpointError.
 
-    def __init__(self, root: Path, *, keep: int) -> None:
+    `parts` are the files or folders without which a checkpoint is not complete: ("policy", "critic").
+    """
+
+    def __init__(self, root: Path, *, keep: int, parts: Sequence[str]) -> None:
         if keep < 1:
             raise CheckpointError(f"{root}: keep={keep}; at least 1 checkpoint must be kept")
         self._root = root
         self._keep = keep
+        self._parts = tuple(parts)
 
     def begin(self, step: int) -> Path:
         """An empty folder for the parts of a new checkpoint. Leftovers of earlier attempts are removed.
@@ -60,7 +64,7 @@ class CheckpointStore:
             raise CheckpointError(f"cannot begin checkpoint {step} in {self._root}: {error}") from error
         return folder
 
-    def commit(self, step: int, *, parts: Sequence[str], state: Mapping[str, Any]) -> Path:
+    def commit(self, step: int, *, state: Mapping[str, Any]) -> Path:
         """Check that every part is there, make the checkpoint the latest, then remove those beyond `keep`.
 
         On an error the unfinished folder is removed and `latest` is what it was.
@@ -68,7 +72,7 @@ class CheckpointStore:
         folder = self._unfinished(step)
         try:
             final = self._free_folder(step)
-            self._seal(folder, Manifest(step=step, parts=tuple(parts), files={}, state=state))
+            self._seal(folder, step, state)
             replace_folder(folder, final)
             write_text_atomic(self._root / "latest", final.name + "\n")
         except (OSError, CheckpointError) as error:
@@ -104,13 +108,13 @@ class CheckpointStore:
                 continue
         return found
 
-    def _seal(self, folder: Path, manifest: Manifest) -> None:
-        missing = [part for part in manifest.parts if not any((folder / part).glob("*"))]
-        if missing:
-            raise CheckpointError(f"{folder} lacks the parts {missing} of {list(manifest.parts)}")
-        sync_tree(folder)
+    def _seal(self, folder: Path, step: int, state: Mapping[str, Any]) -> None:
         files = folder_entries(folder, exclude={MANIFEST})
-        write_manifest(folder, Manifest(step=manifest.step, parts=manifest.parts, files=files, state=manifest.state))
+        missing = [part for part in self._parts if not any(PurePosixPath(name).is_relative_to(part) for name in files)]
+        if missing or not files:
+            raise CheckpointError(f"{folder} lacks {missing} of its parts {list(self._parts)}")
+        sync_tree(folder)
+        write_manifest(folder, Manifest(step=step, files=files, state=state))
         verified(folder)
 
     def _check_space(self, step: int) -> None:

@@ -18,7 +18,7 @@ def save(store, step, *, content=b"0123456789"):
     folder = store.begin(step)
     for part in PARTS:
         write_part(folder, part, content)
-    return store.commit(step, parts=PARTS, state={"step": step})
+    return store.commit(step, state={"step": step})
 
 
 def names(root):
@@ -26,13 +26,13 @@ def names(root):
 
 
 def test_a_committed_checkpoint_is_the_latest_with_its_parts_and_state(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", keep=2)
+    store = CheckpointStore(tmp_path / "checkpoints", keep=2, parts=PARTS)
     assert store.latest() is None
     folder = store.begin(20)
     for part in PARTS:
         write_part(folder, part, part.encode())
     state = {"kl_coef": 0.1 + 0.2, "rng": [2**127, -1], "rows": {"9": "a", "10": "b"}, "none": None}
-    path = store.commit(20, parts=PARTS, state=state)
+    path = store.commit(20, state=state)
     found = store.latest()
     assert path == tmp_path / "checkpoints" / "step-000020"
     assert (found.path, found.step, found.state) == (path, 20, state)
@@ -41,47 +41,58 @@ def test_a_committed_checkpoint_is_the_latest_with_its_parts_and_state(tmp_path)
 
 
 def test_another_process_finds_the_same_checkpoint(tmp_path):
-    save(CheckpointStore(tmp_path, keep=1), 3)
-    assert CheckpointStore(tmp_path, keep=1).latest().step == 3
+    save(CheckpointStore(tmp_path, keep=1, parts=PARTS), 3)
+    assert CheckpointStore(tmp_path, keep=1, parts=PARTS).latest().step == 3
 
 
 def test_integer_keys_of_the_state_come_back_as_json_writes_them(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=("policy",))
     write_part(store.begin(1), "policy", b"x")
-    store.commit(1, parts=("policy",), state={9: "a", 10: "b"})
+    store.commit(1, state={9: "a", 10: "b"})
     assert store.latest().state == {"9": "a", "10": "b"}
 
 
 def test_those_beyond_keep_are_removed_oldest_first(tmp_path):
-    store = CheckpointStore(tmp_path, keep=2)
+    store = CheckpointStore(tmp_path, keep=2, parts=PARTS)
     for step in (5, 10, 100, 1_000_000):
         save(store, step)
     assert names(tmp_path) == ["latest", "step-000100", "step-1000000"]
 
 
 def test_a_missing_part_is_refused_and_the_previous_checkpoint_stays_the_latest(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=PARTS)
     save(store, 3)
     folder = store.begin(4)
     write_part(folder, "policy", b"x")
     (folder / "critic").mkdir()
-    with pytest.raises(CheckpointError, match=r"checkpoint 4 was not saved.*lacks the parts \['critic'\]"):
-        store.commit(4, parts=PARTS, state={})
+    with pytest.raises(CheckpointError, match=r"checkpoint 4 was not saved.*lacks \['critic'\]"):
+        store.commit(4, state={})
     assert store.latest().step == 3
     assert names(tmp_path) == ["latest", "step-000003"]
 
 
+def test_a_part_may_be_a_file_and_an_empty_checkpoint_is_refused(tmp_path):
+    store = CheckpointStore(tmp_path, keep=1, parts=("weights",))
+    (store.begin(1) / "weights").write_bytes(b"x")
+    store.commit(1, state={})
+    assert store.latest().step == 1
+    store = CheckpointStore(tmp_path, keep=1, parts=())
+    store.begin(2)
+    with pytest.raises(CheckpointError, match="checkpoint 2 was not saved"):
+        store.commit(2, state={})
+
+
 def test_a_state_that_json_cannot_hold_is_refused_and_named(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=("policy",))
     for state in ({"kl": float("nan")}, {"kl": object()}):
         write_part(store.begin(1), "policy", b"x")
         with pytest.raises(CheckpointError, match="state of checkpoint 1 is not plain JSON"):
-            store.commit(1, parts=("policy",), state=state)
+            store.commit(1, state=state)
     assert names(tmp_path) == []
 
 
 def test_abandon_leaves_no_trace(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=("policy",))
     write_part(store.begin(1), "policy", b"x")
     store.abandon(1)
     assert names(tmp_path) == []
@@ -128,7 +139,7 @@ def remove_manifest(folder):
     ],
 )
 def test_damage_is_an_error_that_names_the_file_and_older_ones_are_offered(tmp_path, damage, message):
-    store = CheckpointStore(tmp_path, keep=3)
+    store = CheckpointStore(tmp_path, keep=3, parts=PARTS)
     for step in (5, 10, 20):
         save(store, step)
     damage(tmp_path / "step-000020")
@@ -138,7 +149,7 @@ def test_damage_is_an_error_that_names_the_file_and_older_ones_are_offered(tmp_p
 
 
 def test_saving_goes_on_after_a_fallback_and_later_ones_are_removed(tmp_path):
-    store = CheckpointStore(tmp_path, keep=2)
+    store = CheckpointStore(tmp_path, keep=2, parts=PARTS)
     save(store, 10)
     save(store, 20)
     damage_content(tmp_path / "step-000020")
@@ -148,7 +159,7 @@ def test_saving_goes_on_after_a_fallback_and_later_ones_are_removed(tmp_path):
 
 
 def test_a_pointer_to_nothing_is_an_error_that_says_what_there_is(tmp_path):
-    store = CheckpointStore(tmp_path, keep=2)
+    store = CheckpointStore(tmp_path, keep=2, parts=PARTS)
     save(store, 5)
     save(store, 10)
     shutil.rmtree(tmp_path / "step-000010")
@@ -160,7 +171,7 @@ def test_a_pointer_to_nothing_is_an_error_that_says_what_there_is(tmp_path):
 
 
 def test_the_same_step_can_be_saved_again(tmp_path):
-    store = CheckpointStore(tmp_path, keep=2)
+    store = CheckpointStore(tmp_path, keep=2, parts=PARTS)
     save(store, 5)
     save(store, 10, content=b"first")
     save(store, 10, content=b"again")
@@ -171,7 +182,7 @@ def test_the_same_step_can_be_saved_again(tmp_path):
 
 
 def test_too_little_room_is_refused_before_anything_is_written(tmp_path):
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=PARTS)
     save(store, 5)
     free = shutil.disk_usage(tmp_path).free
     with (tmp_path / "step-000005" / "policy" / "weights").open("r+b") as sparse:
@@ -184,9 +195,9 @@ def test_too_little_room_is_refused_before_anything_is_written(tmp_path):
 def test_a_root_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
     (tmp_path / "checkpoints").write_text("a file")
     with pytest.raises(CheckpointError, match=r"cannot begin checkpoint 1 in .*checkpoints"):
-        CheckpointStore(tmp_path / "checkpoints", keep=1).begin(1)
+        CheckpointStore(tmp_path / "checkpoints", keep=1, parts=PARTS).begin(1)
 
 
 def test_keeping_none_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="keep=0; at least 1"):
-        CheckpointStore(tmp_path, keep=0)
+        CheckpointStore(tmp_path, keep=0, parts=PARTS)

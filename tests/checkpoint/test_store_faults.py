@@ -20,20 +20,20 @@ def save(store, step, sizes):
     for part, size in sizes.items():
         (folder / part).mkdir()
         (folder / part / "weights").write_bytes(bytes(size))
-    return store.commit(step, parts=list(sizes), state={"note": "n" * 3000})
-store = CheckpointStore(Path(sys.argv[1]), keep=1)
+    return store.commit(step, state={"note": "n" * 3000})
+store = CheckpointStore(Path(sys.argv[1]), keep=1, parts=("policy", "critic"))
 """
 
 
 @pytest.fixture
 def store(tmp_path):
     """Holds a checkpoint of step 3."""
-    store = CheckpointStore(tmp_path, keep=1)
+    store = CheckpointStore(tmp_path, keep=1, parts=PARTS)
     folder = store.begin(3)
     for part in PARTS:
         (folder / part).mkdir()
         (folder / part / "weights").write_bytes(b"step 3")
-    store.commit(3, parts=PARTS, state={})
+    store.commit(3, state={})
     return store
 
 
@@ -113,7 +113,7 @@ for step in range(4, 100_000):
             assert child.stdout.readline() == "go\n"
             time.sleep(delay_s)
             child.kill()
-        latest = CheckpointStore(tmp_path, keep=1).latest()
+        latest = CheckpointStore(tmp_path, keep=1, parts=PARTS).latest()
         assert latest is not None
         reached = max(reached, latest.step)
     assert reached > 3
@@ -127,7 +127,7 @@ def test_with_one_kept_the_old_one_is_there_until_the_new_one_is_the_latest(stor
     (tmp_path / "latest").unlink()
     (tmp_path / "latest").mkdir()  # the pointer cannot be replaced: the last act before the removal fails
     with pytest.raises(CheckpointError, match="checkpoint 4 was not saved"):
-        store.commit(4, parts=PARTS, state={})
+        store.commit(4, state={})
     assert (tmp_path / "step-000003" / "manifest.json").exists()
     assert store.complete()[-1].step == 3
 
@@ -137,5 +137,5 @@ def test_a_checkpoint_device_that_turned_into_a_file_is_named(store, tmp_path):
     os.rename(folder, tmp_path / "elsewhere")  # noqa: PTH104  # the fault, not our way of writing
     folder.write_text("a file")
     with pytest.raises(CheckpointError, match="checkpoint 4 was not saved"):
-        store.commit(4, parts=PARTS, state={})
+        store.commit(4, state={})
     assert store.latest().step == 3

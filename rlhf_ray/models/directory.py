@@ -36,6 +36,7 @@ class ModelDirectory:
     tied: bool  # the output head is the input embedding
     context_length: int | None  # None: the config names no limit
     eos_token_ids: tuple[int, ...]
+    bos_token_id: int | None
     pad_token_id: int | None
     score_mean: float | None  # of a reward model's raw scores; None: not stored
     score_std: float | None
@@ -81,6 +82,7 @@ def inspect_model(path: Path) -> ModelDirectory:
         tied=bool(config.get("tie_word_embeddings", not head_stored)),
         context_length=next((int(config[key]) for key in CONTEXT_KEYS if config.get(key)), None),
         eos_token_ids=_eos_token_ids(path, config),
+        bos_token_id=config.get("bos_token_id"),
         pad_token_id=config.get("pad_token_id"),
         score_mean=config.get(SCORE_MEAN_KEY),
         score_std=config.get(SCORE_STD_KEY),

@@ -20,7 +20,7 @@ def scalar_micro_batch(model: ScalarModel, micro_batch: MicroBatch) -> ValueOutp
     return ValueOutputs(values=outputs[:num_values], scores=outputs[num_values:])
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def scalar_outputs(model: ScalarModel, sequences: Sequences, *, max_tokens: int) -> ValueOutputs[Ragged]:
     """All rows, in order, at most `max_tokens` padded tokens at a time."""
     num_rows = len(sequences.tokens)

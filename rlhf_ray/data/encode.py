@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlhf_ray.data.lengths import cut_left, cut_prompts_left
-from rlhf_ray.data.preferences import preference_batch
+from rlhf_ray.data.preference_groups import group_batch
 from rlhf_ray.data.rows import AnyRow, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import start_ids
 from rlhf_ray.errors import DataError
@@ -110,7 +110,7 @@ def encode_pairs(
         [prompts[i] for i in kept for _ in range(2)], [answer for i in kept for answer in (chosen[i], rejected[i])]
     )
     labels = np.tile([1.0, 0.0], len(kept))
-    batch = preference_batch(_cut(sequences, tokenizer, max_tokens=max_tokens), labels=labels, rows_per_group=2)
+    batch = group_batch(_cut(sequences, tokenizer, max_tokens=max_tokens), labels, group=2)
     return batch, report
 
 

@@ -148,3 +148,8 @@ def test_join_lays_sampled_answers_behind_their_prompts_and_adds_no_end_token():
     sequences = join(completions)
     assert as_lists(sequences.tokens) == [[3, 4, 6, 2], [5, 7, 8, 9]]
     assert sequences.prompt_lengths.tolist() == [2, 1]
+
+
+def test_no_rows_encode_to_an_empty_batch(bos_tokenizer):
+    batch, report = encode_pairs([], bos_tokenizer, max_tokens=5, on_overlong="error")
+    assert (len(batch.sequences.tokens), len(batch.row_counts), report.kept) == (0, 0, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -145,6 +145,13 @@ class Sequences:
     prompt_lengths: NDArray[np.int64]  # [B], at least 1
 
 
+def join(completions: Completions) -> Sequences:
+    """Prompt and answer of every row laid together, as sampled."""
+    prompts, answers = completions.prompts.tokens, completions.tokens
+    rows = [np.concatenate(pair) for pair in zip(prompts.rows(), answers.rows(), strict=True)]
+    return Sequences(tokens=Ragged.from_rows(rows, np.int32), prompt_lengths=prompts.lengths)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollouts:
     """Answers with everything known about them; per-token numbers are aligned with completions.tokens."""
@@ -234,6 +241,22 @@ class Experience:
     policy: TrainBatch[PolicyTargets[Ragged]]
     critic: TrainBatch[ValueTargets[Ragged]]
     stats: Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Ref(Generic[T]):
+    """A value that lies where it was made and may not be there yet. Loops pass refs on and never look inside."""
+
+    label: str  # who makes it: role.method
+    value: Any  # a Ray ObjectRef, or the value itself where all workers are in one process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperienceRefs:
+    """An Experience whose two batches go to two workers."""
+
+    policy: Ref[TrainBatch[PolicyTargets[Ragged]]]
+    critic: Ref[TrainBatch[ValueTargets[Ragged]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,11 @@ from pathlib import Path
 import torch
 
 from rlhf_ray.actors.worker import Worker, phase
-from rlhf_ray.data.encode import join
 from rlhf_ray.learner.forward import TokenDistribution, policy_outputs
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.models.load import load_language_model
 from rlhf_ray.reward.model_scorer import ModelScorer
-from rlhf_ray.types import Completions, Ragged, Rewards
+from rlhf_ray.types import Completions, Ragged, Rewards, join
 
 
 class ReferenceWorker(Worker):

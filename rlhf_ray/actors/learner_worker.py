@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rlhf_ray.actors.worker import Worker, phase
-from rlhf_ray.algorithms.reward_scale import normalization
-from rlhf_ray.data.encode import join
 from rlhf_ray.learner.base import Learner, Loss
 from rlhf_ray.learner.torch_learner import TorchLearner, TorchSettings
 from rlhf_ray.models.language_model import LanguageModel
@@ -24,13 +23,13 @@ from rlhf_ray.types import (
     Minibatch,
     PolicyOutputs,
     Ragged,
-    Sequences,
     Stats,
     StopRule,
     TrainBatch,
     UpdateResult,
     ValueOutputs,
     WeightManifest,
+    join,
 )
 from rlhf_ray.weight_sync.buckets import WeightSender
 
@@ -99,12 +98,11 @@ class LearnerWorker(Worker):
         return self._opened().evaluate(batch, loss)
 
     @phase("normalize")
-    def normalize(self, sequences: Sequences, kind: str) -> tuple[float, float]:
-        """Shift (and scale) the scores by their mean (and std) on these rows; returns both."""
-        outputs = self._opened().forward(sequences)
-        assert isinstance(outputs, ValueOutputs)
+    def normalize(self, batch: TrainBatch[Any], kind: str) -> tuple[float, float]:
+        """Shift the scores by their mean on these rows, and with "mean_std" scale them by their std; returns both."""
         assert isinstance(self._model, ScalarModel)
-        mean, std = normalization(torch.from_numpy(outputs.scores.values.copy()), kind=kind)
+        scores = self.scores(batch).values.astype(np.float64)
+        mean, std = float(scores.mean()), float(scores.std()) if kind == "mean_std" else 1.0
         self._model.normalize(mean=mean, std=std)
         return mean, std
 

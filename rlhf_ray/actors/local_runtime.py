@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from rlhf_ray.actors.runtime import Remote, ValueRef
+from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.actors.worker import Worker
 from rlhf_ray.errors import RlhfRayError, WorkerError
+from rlhf_ray.types import Ref
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Worker)
@@ -23,13 +24,13 @@ class LocalRuntime:
         """Construct the object."""
         return Remote(role, kind(*args))
 
-    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> ValueRef[T]:
+    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
         """Run the method."""
         label = f"{worker.role}.{method.__name__}"
-        values = [arg.value if isinstance(arg, ValueRef) else arg for arg in args]
+        values = [arg.value if isinstance(arg, Ref) else arg for arg in args]
         bound = getattr(worker.handle, method.__name__)
         try:
-            return ValueRef(label, bound(*values))
+            return Ref(label, bound(*values))
         except RlhfRayError as error:
             raise type(error)(f"{self._place}: {label}: {error}") from error
         except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AssertionError, OSError) as error:
@@ -37,13 +38,13 @@ class LocalRuntime:
 
     def call_many(
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
-    ) -> list[ValueRef[Any]]:
+    ) -> list[Ref[Any]]:
         """Run the method and spread its result."""
         result = self.call(worker, method, *args)
         assert len(result.value) == num_results
-        return [ValueRef(result.label, item) for item in result.value]
+        return [Ref(result.label, item) for item in result.value]
 
-    def gather(self, refs: Sequence[ValueRef[Any]]) -> list[Any]:
+    def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Nothing to wait for."""
         return [ref.value for ref in refs]
 

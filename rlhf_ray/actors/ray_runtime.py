@@ -14,9 +14,10 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from rlhf_ray.actors.runtime import Remote, ValueRef
+from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.actors.worker import Worker
 from rlhf_ray.errors import ResourceError, RlhfRayError, WorkerError
+from rlhf_ray.types import Ref
 
 T = TypeVar("T")
 W = TypeVar("W", bound=Worker)
@@ -79,18 +80,18 @@ class RayRuntime:
         self._actors.append(actor)
         return Remote(role, actor)
 
-    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> ValueRef[T]:
+    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
         """Submit the call."""
         (ref,) = self._submit(worker, method, args, num_returns=1)
         return ref
 
     def call_many(
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
-    ) -> list[ValueRef[Any]]:
+    ) -> list[Ref[Any]]:
         """Submit a call with several results."""
         return self._submit(worker, method, args, num_returns=num_results)
 
-    def gather(self, refs: Sequence[ValueRef[Any]]) -> list[Any]:
+    def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Wait for all; the first failure is raised in the place of all."""
         try:
             values: list[Any] = ray.get([ref.value for ref in refs], timeout=self._settings.phase_limit_s)
@@ -119,21 +120,21 @@ class RayRuntime:
 
     def _submit(
         self, worker: Remote[Any], method: Callable[..., Any], args: Sequence[object], *, num_returns: int
-    ) -> list[ValueRef[Any]]:
-        values = [arg.value if isinstance(arg, ValueRef) else arg for arg in args]
+    ) -> list[Ref[Any]]:
+        values = [arg.value if isinstance(arg, Ref) else arg for arg in args]
         bound = getattr(worker.handle, method.__name__)
         result = bound.options(num_returns=num_returns).remote(*values)
         label = f"{worker.role}.{method.__name__}"
-        return [ValueRef(label, ref) for ref in (result if num_returns > 1 else [result])]
+        return [Ref(label, ref) for ref in (result if num_returns > 1 else [result])]
 
-    def _explain(self, error: RayTaskError, refs: Sequence[ValueRef[Any]]) -> RlhfRayError:
+    def _explain(self, error: RayTaskError, refs: Sequence[Ref[Any]]) -> RlhfRayError:
         cause = error.cause
         label = self._culprit(refs)
         if isinstance(cause, RlhfRayError):
             return type(cause)(f"{self._place}: {label}: {cause}")
         return WorkerError(f"{self._place}: {label} failed: {type(cause).__name__}: {cause}")
 
-    def _culprit(self, refs: Sequence[ValueRef[Any]]) -> str:
+    def _culprit(self, refs: Sequence[Ref[Any]]) -> str:
         """The first of the calls that has failed by now."""
         done, _ = ray.wait([ref.value for ref in refs], num_returns=len(refs), timeout=0)
         for ref in refs:

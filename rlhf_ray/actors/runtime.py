@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from rlhf_ray.actors.worker import Worker
+from rlhf_ray.types import Ref
 
 T = TypeVar("T")
 W_co = TypeVar("W_co", bound=Worker, covariant=True)
@@ -24,29 +25,21 @@ class Remote(Generic[W_co]):
     handle: Any  # a Ray actor handle, or the object itself
 
 
-@dataclass(frozen=True)
-class ValueRef(Generic[T]):
-    """A result that may not be there yet, and who makes it."""
-
-    label: str  # role.method
-    value: Any  # a Ray ObjectRef, or the value itself
-
-
 class Runtime(Protocol):
     """Starts workers and calls them. Refs among the arguments arrive as their values."""
 
     def start(self, role: str, kind: type[W_co], *args: object) -> Remote[W_co]:
         """A new worker; does not wait for it. Its role names its resources."""
 
-    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> ValueRef[T]:
+    def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
         """Begin a call. Calls to one worker run in the order they were begun."""
 
     def call_many(
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
-    ) -> list[ValueRef[Any]]:
+    ) -> list[Ref[Any]]:
         """Begin a call whose result is a sequence; each item becomes a ref of its own."""
 
-    def gather(self, refs: Sequence[ValueRef[Any]]) -> list[Any]:
+    def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Wait for all. WorkerError names the worker, the method and where the run was."""
 
     def at(self, place: str) -> None:

@@ -9,6 +9,7 @@ from rlhf_ray.config.setting import setting
 class AlgorithmConfig:
     """conf/algorithm. Formulas: docs/algorithm.md."""
 
+    name: str = setting("ppo", "which algorithm", choices=("ppo",))
     learning_rate: float | None = setting(
         None,
         "the policy's first learning rate; empty: the top-level one",
@@ -75,6 +76,9 @@ class AlgorithmConfig:
     target_approx_kl: float | None = setting(
         None, "the policy ends its passes above 1.5 times this approximate KL; empty: off", unit="nats", above=0
     )
+    score_slot: str = setting(
+        "eos", "which slot the score lands on: the last token, or the one after it", choices=("eos", "after_eos")
+    )
     missing_eos: str = setting(
         "replace", "what happens to the score of an answer without end token", choices=("replace", "subtract", "none")
     )
@@ -85,7 +89,13 @@ class AlgorithmConfig:
     whiten_rewards: bool = setting(False, "scale rewards to unit variance (mean kept)")
     whiten_advantages: bool = setting(True, "shift and scale advantages over the whole batch")
     rollout_correction: str = setting(
-        "none", "importance weights for the generator's log-probs", choices=("none", "tis_token", "tis_sequence")
+        "none",
+        "importance weights for the generator's log-probs",
+        choices=("none", "tis_token", "tis_sequence", "icepop", "sequence_mask"),
     )
-    rollout_correction_cap: float = setting(2.0, "largest importance weight", above=0)
+    rollout_correction_low: float = setting(0.5, "smallest importance weight (icepop, sequence_mask)", low=0)
+    rollout_correction_high: float = setting(2.0, "largest importance weight", above=0)
+    stop_above_kl: float | None = setting(
+        None, "end the run once the sequence KL to the reference is above this; empty: off", unit="nats", above=0
+    )
     critic_init: str = setting("reward_model", "what the critic starts from", choices=("reward_model", "policy"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlhf_ray.algorithms.schedules import learning_rate
+from rlhf_ray.algorithms.schedules import ScheduleKind, learning_rate
 from rlhf_ray.data.order import epoch_order, stream_rows
 from rlhf_ray.types import Minibatch
 
@@ -15,7 +15,7 @@ from rlhf_ray.types import Minibatch
 class Schedule:
     """A learning rate over the steps of a stage."""
 
-    kind: str
+    kind: ScheduleKind
     base: float
     num_steps: int
     warmup: int
@@ -46,7 +46,7 @@ def epochs_plan(
 def stream_plan(
     num_rows: int, *, batch_size: int, schedule: Schedule, steps: range, seed: int, group: int
 ) -> list[Minibatch]:
-    """Steps of an endless seeded stream over groups of `group` neighbouring rows; an epoch's end is crossed silently."""
+    """Steps of an endless seeded stream over groups of `group` neighbouring rows; epochs follow on each other."""
     num_groups = num_rows // group
     plan = []
     for step in steps:

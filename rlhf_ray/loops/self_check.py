@@ -1,4 +1,4 @@
-"""The identities that hold before the first update. A run that breaks one of them trains on something else than it says.
+"""The identities that hold before the first update. A run that breaks one trains on something else.
 
 - the ratio of the loss's log-probs to the old ones is 1, nothing clips, the approximate KL is 0;
 - at step 0 the policy is the reference: their KL is 0;
@@ -105,9 +105,8 @@ def check_identities(stats: Stats, *, step: int, limits: CheckLimits) -> None:
         holds = value is not None and abs(value - identity.expected) <= identity.limit
         broken = broken or not holds
         mark = "ok" if holds else "BROKEN"
-        lines.append(
-            f"  {mark:6} {identity.metric} = {value} (expected {identity.expected:g} +- {identity.limit:g}): {identity.meaning}"
-        )
+        expected = f"expected {identity.expected:g} +- {identity.limit:g}"
+        lines.append(f"  {mark:6} {identity.metric} = {value} ({expected}): {identity.meaning}")
     if broken:
         raise SelfCheckError(
             f"the identities of step {step} do not hold; nothing was trained:\n"

@@ -12,8 +12,8 @@ from typing import Any
 from rlhf_ray.learner.base import Loss, Update
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.plan import Schedule, stream_plan
-from rlhf_ray.loops.team import Ref, Trainee
-from rlhf_ray.types import Stats, TrainBatch
+from rlhf_ray.loops.team import Trainee
+from rlhf_ray.types import Ref, Stats, TrainBatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class SupervisedHooks:
 
     record: Callable[[int, Stats], None]
     validation: Callable[[Stats], Stats]  # names the validation's stats
+    finish: Callable[[], Stats]  # what is done to the model after its last step, before it is validated
     checkpoints: Checkpoints
 
 
@@ -50,7 +51,8 @@ def train_supervised(
 ) -> Stats:
     """Steps start..num_steps; returns the last record."""
     step, stats = start, hooks.validation(trainee.evaluate(held_out, settings.loss))
-    hooks.record(step, stats)
+    if start == 0:
+        hooks.record(step, stats)
     while step < settings.num_steps:
         end = min(next_stop(step, settings.log_every, hooks.checkpoints.every), settings.num_steps)
         plan = stream_plan(
@@ -64,6 +66,8 @@ def train_supervised(
         stats = trainee.update(train, Update(plan=plan, loss=settings.loss, stop=None))
         step = end
         last = step == settings.num_steps
+        if last:
+            stats |= hooks.finish()
         if last or hooks.checkpoints.due(step):
             stats |= hooks.validation(trainee.evaluate(held_out, settings.loss))
         hooks.record(step, stats)

@@ -1,22 +1,15 @@
 """What the loops need from a worker team. The loops never learn whether workers are Ray actors or plain objects.
 
-`Ref[T]` stands for a value that lies where it was made; loops pass refs on and never look inside. Whatever a method
-returns without Ref is small: numbers about a batch, never the batch.
+Whatever a method returns without Ref is small: numbers about a batch, never the batch.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rlhf_ray.learner.base import Loss, Update
-from rlhf_ray.types import Completions, Experience, Rollouts, Stats, TrainBatch
-
-T_co = TypeVar("T_co", covariant=True)
-
-
-class Ref(Protocol[T_co]):
-    """A value that lies with a worker or in the object store."""
+from rlhf_ray.types import Completions, ExperienceRefs, Ref, Rollouts, Stats, TrainBatch
 
 
 class Trainee(Protocol):
@@ -41,10 +34,10 @@ class PpoTeam(Protocol):
     def assess(self, completions: Ref[Completions]) -> Ref[Rollouts]:
         """Policy log-probs, reference log-probs, values and rewards, side by side."""
 
-    def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[Ref[Experience], Stats]:
+    def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[ExperienceRefs, Stats]:
         """Shape rewards, estimate and whiten advantages, write the rollout record."""
 
-    def update(self, experience: Ref[Experience], policy: Update, critic: Update) -> Stats:
+    def update(self, experience: ExperienceRefs, policy: Update, critic: Update) -> Stats:
         """Train policy and critic, side by side."""
 
     def sync(self, version: int) -> Stats:

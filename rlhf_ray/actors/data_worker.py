@@ -1,0 +1,306 @@
+"""The worker that holds the rows: hands out prompts and batches, and does the whole-batch steps where the data is.
+
+It keeps the driver thin: batches go from here to the models and back, never through the driver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+from rlhf_ray.actors.worker import Worker, phase
+from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
+from rlhf_ray.data.completions import concat_completions
+from rlhf_ray.data.order import original_order, sample_rows, split_by_load, stream_rows
+from rlhf_ray.data.preference_groups import group_batch, take_groups
+from rlhf_ray.data.reviews import CorpusSizes, build_corpus
+from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, file_tables, review_tables, split_rows, take_prompts
+from rlhf_ray.data.tokenizer import train_tokenizer
+from rlhf_ray.errors import DataError
+from rlhf_ray.generation.seeds import derive_seeds
+from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
+from rlhf_ray.reward.base import Scorer
+from rlhf_ray.reward.gold import GoldScorer
+from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
+from rlhf_ray.tracking.preference_stats import preference_stats
+from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
+from rlhf_ray.tracking.summary import ShownAnswer
+from rlhf_ray.types import (
+    Completions,
+    Experience,
+    Last,
+    PolicyTargets,
+    PreferenceTargets,
+    Prompts,
+    Ragged,
+    Rewards,
+    Rollouts,
+    SampleRequest,
+    SftTargets,
+    Stats,
+    TrainBatch,
+    ValueOutputs,
+    ValueTargets,
+    join,
+)
+
+T = TypeVar("T")
+HELD_OUT, PROBED, COMPARED = -1, -2, -3  # in place of a PPO step where sampling seeds are derived
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCounts:
+    """How many rows there are, which is all that the driver needs to plan."""
+
+    prompts: int
+    held_out_prompts: int
+    demonstrations: int
+    preference_groups: int
+    fingerprint: str  # a digest over all rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """How this worker hands out and records rows."""
+
+    seed: int
+    lengths: Lengths
+    num_parts: int  # generators that share a batch
+    gold: bool  # whether the built-in gold scorer judges
+    rollouts_dir: Path
+    keep_rollouts: int
+    threads: int
+
+
+class DataWorker(Worker):
+    """Rows, and the steps that need a whole batch."""
+
+    def __init__(self, settings: DataSettings) -> None:
+        super().__init__()
+        torch.set_num_threads(settings.threads)
+        self._settings = settings
+        self._gold: Scorer | None = GoldScorer() if settings.gold else None
+        self._tables: Tables | None = None
+        self._baseline: Judged | None = None
+        self._newest: Judged | None = None
+
+    @phase("start")
+    def open_reviews(self, sizes: CorpusSizes, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
+        """The built-in reviews; with `new_model`, first a tokenizer made from them and a random model in model_dir."""
+        corpus = build_corpus(sizes, seed=self._settings.seed)
+        if new_model is not None and not (model_dir / "config.json").is_file():
+            texts = (row.prompt + row.response for row in corpus.demonstrations)
+            tokenizer = train_tokenizer(texts, vocab_size=new_model.vocab_size)
+            sized = dataclasses.replace(
+                new_model,
+                vocab_size=len(tokenizer),
+                eos_token_id=tokenizer.eos_token_id,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+            build_tiny_llama(model_dir, sizes=sized, seed=self._settings.seed)
+            tokenizer.save_pretrained(model_dir)
+        tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+        return self._take(review_tables(corpus, tokenizer, lengths=self._settings.lengths))
+
+    @phase("start")
+    def open_files(self, files: DataFiles, model_dir: Path) -> RowCounts:
+        """The user's own files."""
+        tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+        return self._take(file_tables(files, tokenizer, model_dir=model_dir, lengths=self._settings.lengths))
+
+    def notes(self) -> tuple[str, ...]:
+        """What reading and encoding dropped."""
+        return self._opened().notes
+
+    def demonstrations(self) -> tuple[TrainBatch[SftTargets[Ragged]], TrainBatch[SftTargets[Ragged]]]:
+        """Training and held-out demonstrations."""
+        return _both(self._opened().demonstrations, "demonstrations")
+
+    def preferences(self) -> tuple[TrainBatch[PreferenceTargets[Ragged]], TrainBatch[PreferenceTargets[Ragged]]]:
+        """Training and held-out preferences of the user's file."""
+        return _both(self._opened().preferences, "preferences")
+
+    @phase("prompts")
+    def requests(self, step: int, count: int, num_samples: int) -> list[SampleRequest]:
+        """Training prompts of this step, one request per generator."""
+        prompts = self._opened().prompts
+        rows = stream_rows(len(prompts.ids), seed=self._settings.seed, start=step * count, count=count)
+        return self._split(take_prompts(prompts, rows), step=step, num_samples=num_samples)
+
+    @phase("prompts")
+    def preference_requests(self, count: int, num_samples: int) -> list[SampleRequest]:
+        """Training prompts whose answers are compared, with seeds that PPO does not use."""
+        prompts = self._opened().prompts
+        rows = stream_rows(len(prompts.ids), seed=self._settings.seed, start=0, count=min(count, len(prompts.ids)))
+        return self._split(take_prompts(prompts, rows), step=COMPARED, num_samples=num_samples)
+
+    @phase("prompts")
+    def held_out_requests(self, count: int, num_samples: int) -> list[SampleRequest]:
+        """The first held-out prompts, always with the same sampling seeds: answers of two policies are paired."""
+        prompts = self._opened().held_out_prompts
+        return self._split(
+            take_prompts(prompts, range(min(count, len(prompts.ids)))), step=HELD_OUT, num_samples=num_samples
+        )
+
+    @phase("prompts")
+    def probe_request(self, count: int) -> SampleRequest:
+        """The first held-out prompts as one request, always with the same seeds."""
+        prompts = self._opened().held_out_prompts
+        rows = np.arange(min(count, len(prompts.ids)), dtype=np.int64)
+        few = take_prompts(prompts, rows)
+        seeds = derive_seeds(few.ids, seed=self._settings.seed, step=PROBED, num_samples=1)
+        return SampleRequest(prompts=few, seeds=seeds, positions=rows)
+
+    @phase("prompts")
+    def collect(self, *requests_then_answers: SampleRequest | Completions) -> Completions:
+        """The generators' answers in the batch's order; takes all requests, then all answers."""
+        half = len(requests_then_answers) // 2
+        requests = [item for item in requests_then_answers[:half] if isinstance(item, SampleRequest)]
+        answers = [item for item in requests_then_answers[half:] if isinstance(item, Completions)]
+        num_samples = sum(len(part.texts) for part in answers) // sum(len(part.prompts.ids) for part in requests)
+        parts = [sample_rows(request.positions, num_samples=num_samples) for request in requests]
+        return concat_completions(answers, order=original_order(parts))
+
+    @phase("score")
+    def label(
+        self, completions: Completions, num_samples: int, held_out_share: float
+    ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], TrainBatch[PreferenceTargets[Ragged]]]:
+        """Groups of answers labelled by gold, split by prompt into training and held-out groups."""
+        assert self._gold is not None, "labels need a gold scorer"
+        batch = group_batch(join(completions), self._gold.score(completions).scores, group=num_samples)
+        num_groups = len(completions.texts) // num_samples
+        train, held_out = split_rows(num_groups, share=held_out_share, seed=self._settings.seed)
+        return take_groups(batch, train), take_groups(batch, held_out)
+
+    def group_counts(self, batch: TrainBatch[PreferenceTargets[Ragged]]) -> tuple[int, int]:
+        """Number of groups, and answers per group."""
+        return len(batch.row_counts) // batch.rows_per_group, batch.rows_per_group
+
+    @phase("evaluate")
+    def preference_stats(self, batch: TrainBatch[PreferenceTargets[Ragged]], scores: Ragged, clear_gap: float) -> Stats:
+        """How well these scores order the groups' answers."""
+        return preference_stats(
+            batch.targets.labels.values, scores.values, group=batch.rows_per_group, clear_gap=clear_gap
+        )
+
+    @phase("estimate")
+    def assemble(
+        self,
+        completions: Completions,
+        logprobs: Ragged,
+        ref_logprobs: Ragged | None,
+        values: ValueOutputs[Ragged],
+        rewards: Rewards,
+    ) -> Rollouts:
+        """Everything known about the answers; without a reference the policy is its own."""
+        return Rollouts(
+            completions=completions,
+            rewards=rewards,
+            logprobs=logprobs,
+            ref_logprobs=logprobs if ref_logprobs is None else ref_logprobs,
+            values=values.values,
+            end_values=values.scores.values.astype(np.float64),
+        )
+
+    @phase("estimate")
+    def estimate(
+        self, rollouts: Rollouts, settings: ExperienceSettings
+    ) -> tuple[TrainBatch[PolicyTargets[Ragged]], TrainBatch[ValueTargets[Ragged]], Stats]:
+        """See algorithms/experience.py."""
+        experience: Experience = make_experience(rollouts, settings=settings)
+        return experience.policy, experience.critic, experience.stats
+
+    @phase("record")
+    def record(self, step: int, rollouts: Rollouts, policy: TrainBatch[PolicyTargets[Ragged]]) -> None:
+        """Write the iteration's rollouts; forget the oldest beyond the limit."""
+        path = self._settings.rollouts_dir / f"step-{step:06d}.parquet"
+        write_rollouts(path, step=step, rollouts=rollouts, advantages=policy.targets.advantages)
+        prune_rollouts(self._settings.rollouts_dir, keep=self._settings.keep_rollouts)
+
+    def critic_gap(self, rollouts: Rollouts) -> Stats:
+        """Largest difference of critic and reward model at the last token of an answer."""
+        return {"check/critic_gap": Last(float(np.abs(rollouts.end_values - rollouts.rewards.scores).max()))}
+
+    @phase("evaluate")
+    def judge(
+        self,
+        completions: Completions,
+        num_samples: int,
+        logprobs: Ragged,
+        ref_logprobs: Ragged | None,
+        proxy: Rewards,
+        is_baseline: bool,  # noqa: FBT001  workers are called with positional arguments
+    ) -> Stats:
+        """Stats of held-out answers against the baseline, which is the policy PPO starts from."""
+        judged = Judged(
+            completions=completions,
+            num_samples=num_samples,
+            proxy=proxy,
+            gold=None if self._gold is None else self._gold.score(completions),
+            logprobs=logprobs,
+            ref_logprobs=logprobs if ref_logprobs is None else ref_logprobs,
+        )
+        if is_baseline:
+            self._baseline = judged
+        assert self._baseline is not None, "the baseline is judged first"
+        self._newest = judged
+        return evaluation_stats(judged, self._baseline)
+
+    def shown(self, count: int) -> list[ShownAnswer]:
+        """The first held-out prompts with the answers before and now."""
+        assert self._baseline is not None
+        assert self._newest is not None
+        return [
+            ShownAnswer(
+                prompt=self._newest.completions.prompts.texts[row],
+                before=self._baseline.completions.texts[row],
+                after=self._newest.completions.texts[row],
+            )
+            for row in range(0, count * self._newest.num_samples, self._newest.num_samples)
+        ]
+
+    def _take(self, tables: Tables) -> RowCounts:
+        self._tables = tables
+        preferences = tables.preferences
+        return RowCounts(
+            prompts=len(tables.prompts.ids),
+            held_out_prompts=len(tables.held_out_prompts.ids),
+            fingerprint=tables.fingerprint(),
+            demonstrations=0 if tables.demonstrations is None else len(tables.demonstrations.train.row_counts),
+            preference_groups=0
+            if preferences is None
+            else len(preferences.train.row_counts) // preferences.train.rows_per_group,
+        )
+
+    def _opened(self) -> Tables:
+        assert self._tables is not None, "open the data first"
+        return self._tables
+
+    def _split(self, prompts: Prompts, *, step: int, num_samples: int) -> list[SampleRequest]:
+        """One request per generator, of near equal expected load; an answer's seed does not depend on the split."""
+        seeds = derive_seeds(prompts.ids, seed=self._settings.seed, step=step, num_samples=num_samples)
+        parts = split_by_load(
+            prompts.tokens.lengths,
+            max_new_tokens=self._settings.lengths.max_new_tokens,
+            num_parts=self._settings.num_parts,
+        )
+        return [
+            SampleRequest(
+                prompts=take_prompts(prompts, rows),
+                seeds=seeds[sample_rows(rows, num_samples=num_samples)],
+                positions=rows,
+            )
+            for rows in parts
+        ]
+
+
+def _both(split: Split[T] | None, name: str) -> tuple[TrainBatch[T], TrainBatch[T]]:
+    if split is None:
+        raise DataError(f"this run has no {name}; set data.{name}")
+    return split.train, split.held_out

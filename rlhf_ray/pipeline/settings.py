@@ -1,0 +1,344 @@
+"""From the configuration to what each part takes. The only place that reads config and knows the parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlhf_ray.actors.data_worker import DataSettings
+from rlhf_ray.actors.learner_worker import LearnerSettings
+from rlhf_ray.actors.ppo_team import PpoTeamSettings
+from rlhf_ray.actors.ray_runtime import ClusterSettings, Resources
+from rlhf_ray.actors.team import ProbeSettings
+from rlhf_ray.algorithms.aggregation import LossForm
+from rlhf_ray.algorithms.corrections import CorrectionKind, RolloutCorrection
+from rlhf_ray.algorithms.experience import ExperienceSettings, Truncated
+from rlhf_ray.algorithms.kl import KlEstimator
+from rlhf_ray.algorithms.losses import BradleyTerryLoss, PolicyLoss, SftLoss, ValueLoss
+from rlhf_ray.algorithms.schedules import ScheduleKind
+from rlhf_ray.algorithms.shaping import MissingEos, ScoreSlot
+from rlhf_ray.config.algorithm import AlgorithmConfig
+from rlhf_ray.config.placement import RoleConfig
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.reviews import CorpusSizes
+from rlhf_ray.data.tables import DataFiles, Lengths
+from rlhf_ray.generation.settings import HfSettings, VllmSettings
+from rlhf_ray.learner.forward import TokenDistribution
+from rlhf_ray.learner.torch_learner import StepMetrics, TorchSettings
+from rlhf_ray.loops.plan import Schedule
+from rlhf_ray.loops.ppo import PpoSettings
+from rlhf_ray.loops.self_check import CheckLimits
+from rlhf_ray.loops.supervised import SupervisedSettings
+from rlhf_ray.models.tiny import TinyLlama
+from rlhf_ray.types import Sampling, StopRule
+
+MIB = 1 << 20
+PROBE_PROMPTS = 4
+PROBE_TOKENS = 8
+EARLY_STOP_FACTOR = 1.5  # of target_approx_kl
+
+
+def uses_gold(config: TrainConfig) -> bool:
+    """Whether the built-in gold scorer judges: asked for, or `auto` with the built-in data."""
+    match config.reward.gold:
+        case "reviews":
+            return True
+        case "auto":
+            return config.data.prompts is None
+        case _:
+            return False
+
+
+def lengths(config: TrainConfig) -> Lengths:
+    """Token limits."""
+    return Lengths(
+        max_prompt_tokens=config.data.max_prompt_tokens,
+        max_new_tokens=config.algorithm.max_new_tokens,
+        on_long_prompt=config.data.on_long_prompt,  # type: ignore[arg-type]  # one of the choices, checked at load
+    )
+
+
+def data_settings(config: TrainConfig, run_dir: Path) -> DataSettings:
+    """The data worker's."""
+    return DataSettings(
+        seed=config.seed,
+        lengths=lengths(config),
+        num_parts=config.generator.num_replicas,
+        gold=uses_gold(config),
+        rollouts_dir=run_dir / "rollouts",
+        keep_rollouts=config.tracking.keep_rollouts,
+        threads=config.placement.data.threads,
+    )
+
+
+def corpus_sizes(config: TrainConfig) -> CorpusSizes:
+    """How much the built-in grammar writes."""
+    data = config.data
+    return CorpusSizes(
+        demonstrations=data.num_demonstrations,
+        prompts=data.num_prompts,
+        held_out_prompts=data.num_held_out,
+        held_out_demonstrations=data.num_held_out,
+    )
+
+
+def data_files(config: TrainConfig) -> DataFiles:
+    """The user's own files."""
+    data = config.data
+    assert data.prompts is not None
+    return DataFiles(
+        prompts=Path(data.prompts),
+        demonstrations=None if data.demonstrations is None else Path(data.demonstrations),
+        preferences=None if data.preferences is None else Path(data.preferences),
+        held_out_share=data.held_out_share,
+        on_bad_row=data.on_bad_row,  # type: ignore[arg-type]  # one of the choices, checked at load
+        seed=config.seed,
+    )
+
+
+def new_model(config: TrainConfig) -> TinyLlama:
+    """The small model that is trained from scratch; its token ids come from the tokenizer."""
+    model = config.model
+    return TinyLlama(
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        num_layers=model.num_layers,
+        num_heads=model.num_heads,
+        mlp_size=model.mlp_size,
+        max_positions=model.context_length,
+        tied=model.tied,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+
+
+def sampling(config: TrainConfig, eos_token_ids: tuple[int, ...]) -> Sampling:
+    """How training answers are drawn."""
+    algorithm = config.algorithm
+    return Sampling(
+        temperature=algorithm.temperature,
+        max_new_tokens=algorithm.max_new_tokens,
+        eos_token_ids=eos_token_ids,
+        num_samples=algorithm.samples_per_prompt,
+    )
+
+
+def generator_settings(config: TrainConfig) -> VllmSettings | HfSettings:
+    """The engine's."""
+    generator = config.generator
+    max_model_len = config.data.max_prompt_tokens + config.algorithm.max_new_tokens
+    if generator.backend == "hf":
+        return HfSettings(
+            dtype=generator.dtype,
+            device=config.learner.device,
+            max_model_len=max_model_len,
+            max_rows=generator.max_num_seqs,
+        )
+    return VllmSettings(
+        dtype=generator.dtype,
+        max_model_len=max_model_len,
+        max_num_seqs=generator.max_num_seqs,
+        kv_cache_gib=generator.kv_cache_gib if config.learner.device == "cpu" else None,
+        gpu_memory_utilization=generator.gpu_memory_utilization,
+        enforce_eager=generator.enforce_eager,
+        tensor_parallel_size=generator.tensor_parallel_size,
+        weight_transfer=generator.transport,
+        seed=config.seed,
+    )
+
+
+def distribution(config: TrainConfig) -> TokenDistribution:
+    """Which distribution log-probs are of, in policy and reference alike."""
+    return TokenDistribution(
+        temperature=config.algorithm.temperature,
+        num_token_ids=None,
+        chunk_tokens=config.learner.logprob_chunk_tokens,
+    )
+
+
+def learner_settings(config: TrainConfig, *, role: RoleConfig, metrics: StepMetrics) -> LearnerSettings:
+    """A learner worker's."""
+    learner = config.learner
+    return LearnerSettings(
+        torch=TorchSettings(
+            device=learner.device,
+            max_tokens=learner.micro_batch_tokens,
+            betas=(learner.adam_beta1, learner.adam_beta2),
+            eps=learner.adam_eps,
+            weight_decay=learner.weight_decay,
+            max_grad_norm=learner.max_grad_norm,
+            distribution=distribution(config),
+            metrics=metrics,
+        ),
+        bucket_bytes=config.generator.bucket_mib * MIB,
+        threads=role.threads,
+    )
+
+
+def resources(config: TrainConfig) -> dict[str, Resources]:
+    """What each worker reserves, by role; generators are numbered."""
+    placement = config.placement
+    roles = {
+        "data": placement.data,
+        "policy": placement.policy,
+        "critic": placement.critic,
+        "reference": placement.reference,
+        "reward": placement.reward,
+    }
+    roles |= {f"generator-{i}": placement.generator for i in range(config.generator.num_replicas)}
+    return {
+        name: Resources(num_cpus=role.num_cpus, num_gpus=role.num_gpus, threads=role.threads)
+        for name, role in roles.items()
+    }
+
+
+def cluster_settings(config: TrainConfig) -> ClusterSettings:
+    """Which cluster, and how long to wait."""
+    placement = config.placement
+    return ClusterSettings(
+        address=placement.address,
+        object_store_bytes=placement.object_store_mib * MIB,
+        strategy=placement.strategy,
+        wait_s=placement.wait_s,
+        phase_limit_s=placement.phase_limit_s,
+    )
+
+
+def probe_settings(config: TrainConfig) -> ProbeSettings:
+    """What every sync is checked with."""
+    return ProbeSettings(
+        num_prompts=PROBE_PROMPTS,
+        max_new_tokens=min(PROBE_TOKENS, config.algorithm.max_new_tokens),
+        limit=config.check.logprob_gap,
+    )
+
+
+def sft_settings(config: TrainConfig, *, num_rows: int) -> SupervisedSettings:
+    """Supervised fine-tuning."""
+    sft = config.sft
+    schedule = Schedule(
+        kind=ScheduleKind(sft.schedule),
+        base=config.learning_rate if sft.learning_rate is None else sft.learning_rate,
+        num_steps=sft.num_steps,
+        warmup=sft.warmup_steps,
+    )
+    return SupervisedSettings(
+        seed=config.seed,
+        num_rows=num_rows,
+        num_steps=sft.num_steps,
+        batch_size=sft.batch_size,
+        group=1,
+        schedule=schedule,
+        loss=SftLoss(),
+        log_every=sft.log_every,
+    )
+
+
+def reward_model_settings(config: TrainConfig, *, num_groups: int, group: int) -> SupervisedSettings:
+    """Reward-model training: whole passes over the groups."""
+    stage = config.reward_model
+    num_steps = max(1, num_groups * stage.epochs // stage.batch_size)
+    schedule = Schedule(
+        kind=ScheduleKind(stage.schedule),
+        base=config.learning_rate if stage.learning_rate is None else stage.learning_rate,
+        num_steps=num_steps,
+        warmup=stage.warmup_steps,
+    )
+    return SupervisedSettings(
+        seed=config.seed,
+        num_rows=num_groups * group,
+        num_steps=num_steps,
+        batch_size=stage.batch_size,
+        group=group,
+        schedule=schedule,
+        loss=BradleyTerryLoss(rows_per_group=group),
+        log_every=stage.log_every,
+    )
+
+
+def experience_settings(algorithm: AlgorithmConfig) -> ExperienceSettings:
+    """From rollouts to advantages."""
+    correction = None
+    if algorithm.rollout_correction != "none":
+        correction = RolloutCorrection(
+            kind=CorrectionKind(algorithm.rollout_correction),
+            low=algorithm.rollout_correction_low,
+            high=algorithm.rollout_correction_high,
+        )
+    return ExperienceSettings(
+        kl_coef=algorithm.kl_coef,
+        kl_in_loss=algorithm.kl_placement == "loss",
+        kl_estimator=KlEstimator(algorithm.kl_estimator),
+        gamma=algorithm.gamma,
+        lam=algorithm.lam,
+        score_slot=ScoreSlot(algorithm.score_slot),
+        missing_eos=MissingEos(algorithm.missing_eos),
+        missing_eos_value=algorithm.missing_eos_value,
+        truncated=Truncated(algorithm.truncated),
+        whiten_rewards=algorithm.whiten_rewards,
+        whiten_advantages=algorithm.whiten_advantages,
+        loss_form=LossForm(algorithm.loss_form),
+        max_new_tokens=algorithm.max_new_tokens,
+        rollout_correction=correction,
+    )
+
+
+def ppo_team_settings(config: TrainConfig, *, has_demonstrations: bool) -> PpoTeamSettings:
+    """What the PPO team needs to know."""
+    return PpoTeamSettings(
+        batch_size=config.algorithm.batch_size,
+        experience=experience_settings(config.algorithm),
+        has_reference=config.algorithm.reference,
+        critic_is_reward_model=config.algorithm.critic_init == "reward_model",
+        has_demonstrations=has_demonstrations,
+        evaluation_prompts=config.evaluation.num_prompts,
+        evaluation_samples=config.evaluation.samples_per_prompt,
+    )
+
+
+def ppo_settings(config: TrainConfig) -> PpoSettings:
+    """The PPO loop."""
+    algorithm = config.algorithm
+    policy_rate = config.learning_rate if algorithm.learning_rate is None else algorithm.learning_rate
+    critic_rate = policy_rate if algorithm.critic_learning_rate is None else algorithm.critic_learning_rate
+    policy_lr, critic_lr = (
+        Schedule(
+            kind=ScheduleKind(algorithm.schedule),
+            base=base,
+            num_steps=algorithm.num_iterations,
+            warmup=algorithm.warmup_iterations,
+        )
+        for base in (policy_rate, critic_rate)
+    )
+    stop = None
+    if algorithm.target_approx_kl is not None:
+        stop = StopRule(metric="policy/approxkl_k3_avg", above=EARLY_STOP_FACTOR * algorithm.target_approx_kl)
+    check = config.check
+    limits = CheckLimits(ratio=check.ratio, kl=check.kl, logprob_gap=check.logprob_gap, critic_gap=check.critic_gap)
+    return PpoSettings(
+        seed=config.seed,
+        num_iterations=algorithm.num_iterations,
+        episodes=algorithm.batch_size * algorithm.samples_per_prompt,
+        epochs=algorithm.epochs,
+        minibatches=algorithm.minibatches,
+        policy_lr=policy_lr,
+        critic_lr=critic_lr,
+        policy_loss=policy_loss(algorithm),
+        critic_loss=ValueLoss(clip=algorithm.value_clip),
+        stop=stop,
+        kl_target=algorithm.kl_target,
+        kl_horizon=algorithm.kl_horizon,
+        evaluate_every=config.evaluation.every,
+        limits=limits if check.enabled else None,
+    )
+
+
+def policy_loss(algorithm: AlgorithmConfig) -> PolicyLoss:
+    """PPO's clipped loss."""
+    return PolicyLoss(
+        clip_low=algorithm.clip,
+        clip_high=algorithm.clip if algorithm.clip_high is None else algorithm.clip_high,
+        dual_clip=algorithm.dual_clip,
+        entropy_coef=algorithm.entropy_coef,
+        kl_coef=algorithm.kl_coef if algorithm.kl_placement == "loss" else 0.0,
+        kl_estimator=KlEstimator(algorithm.kl_estimator),
+    )

@@ -1,0 +1,222 @@
+"""The three stages. Each takes model directories and gives one; a stage whose result is there is not run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rlhf_ray.actors.data_worker import DataWorker
+from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
+from rlhf_ray.actors.learner_worker import LearnerWorker
+from rlhf_ray.actors.ppo_team import ActorPpoTeam
+from rlhf_ray.actors.team import learner_path
+from rlhf_ray.actors.trainees import RewardModelTrainee, SftTrainee
+from rlhf_ray.loops.checkpoints import Checkpoints
+from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
+from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
+from rlhf_ray.models.load import HeadStart
+from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline.artifacts import export, finished
+from rlhf_ray.pipeline.context import Context
+from rlhf_ray.tracking.artifacts import ArtifactId
+from rlhf_ray.tracking.values import reduce_stats
+from rlhf_ray.types import Last, Ref, Stats
+
+SFT_POLICY, REWARD_MODEL, POLICY = "sft-policy", "reward-model", "policy"
+
+
+def sft_stage(ctx: Context) -> Path:
+    """Supervised fine-tuning of the base model on demonstrations."""
+    result = ctx.artifact(SFT_POLICY)
+    if finished(result):
+        return result
+    team, workers = ctx.opened.team, ctx.opened.team.workers
+    runtime = team.runtime
+    runtime.at("sft")
+    train, held_out = runtime.call_many(workers.data, DataWorker.demonstrations, num_results=2)
+    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model)])
+    sft = settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
+    checkpoints = ctx.checkpoints("sft", every=ctx.config.checkpoint.sft_every, parts=("policy",))
+    start = resume_supervised(ctx, "sft", checkpoints, role="policy")
+    ctx.progress.stage("sft", sft.num_steps)
+    hooks = SupervisedHooks(
+        record=ctx.recorder("sft"),
+        validation=lambda stats: {"sft/val_loss": stats["sft/loss"]},
+        finish=dict,
+        checkpoints=checkpoints,
+    )
+    trainee = SftTrainee(team, workers.policy)
+    last = train_supervised(trainee, sft, train=train, held_out=held_out, start=start, hooks=hooks)
+    return export(
+        ctx,
+        workers.policy,
+        identity=ArtifactId(kind="policy", name=SFT_POLICY, version=sft.num_steps),
+        used={"base": ctx.opened.base_model},
+        headline=only(last, "sft/loss", "sft/val_loss"),
+    )
+
+
+def reward_model_stage(ctx: Context, policy: Path) -> Path:
+    """A reward model that starts from the policy and learns which of its answers are preferred."""
+    result = ctx.artifact(REWARD_MODEL)
+    if finished(result):
+        return result
+    team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
+    runtime = team.runtime
+    runtime.at("reward_model")
+    opening = runtime.call(workers.critic, LearnerWorker.open_scalar, policy, HeadStart.RANDOM, ctx.config.seed)
+    train, held_out = preferences(ctx, policy)
+    num_groups, group = runtime.gather([opening, runtime.call(workers.data, DataWorker.group_counts, train)])[1]
+    loop = settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
+    checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
+    start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
+    ctx.progress.stage("reward_model", loop.num_steps)
+    hooks = SupervisedHooks(
+        record=ctx.recorder("reward_model"),
+        validation=lambda stats: stats,
+        finish=lambda: normalize(ctx, train),
+        checkpoints=checkpoints,
+    )
+    trainee = RewardModelTrainee(team, workers.critic, clear_gap=stage.clear_gap)
+    last = train_supervised(trainee, loop, train=train, held_out=held_out, start=start, hooks=hooks)
+    return export(
+        ctx,
+        workers.critic,
+        identity=ArtifactId(kind="reward-model", name=REWARD_MODEL, version=loop.num_steps),
+        used={"policy": policy},
+        headline=only(
+            last, "reward_model/val_accuracy", "reward_model/val_accuracy_clear", "reward_model/score_ceiling"
+        ),
+    )
+
+
+def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
+    """PPO from the policy, against the reward model."""
+    result = ctx.artifact(POLICY)
+    if finished(result):
+        return result
+    config, team, workers = ctx.config, ctx.opened.team, ctx.opened.team.workers
+    open_models(ctx, policy=policy, reward=reward)
+    ppo_team = ActorPpoTeam(
+        team, settings.ppo_team_settings(config, has_demonstrations=ctx.opened.rows.demonstrations > 0)
+    )
+    loop = settings.ppo_settings(config)
+    checkpoints = ctx.checkpoints("ppo", every=config.checkpoint.every, parts=("policy", "critic"))
+    record = ctx.recorder("ppo")
+    ctx.progress.stage("ppo", loop.num_iterations)
+
+    # the policy as it starts is what every evaluation compares with, on a resume too
+    team.sync(version=0)
+    before = ppo_team.evaluate(0)
+    state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
+    latest = checkpoints.store.latest()
+    if latest is None:
+        record(0, before)
+    else:
+        load(ctx, latest.path, roles=("policy", "critic"))
+        ctx.records.set_aside_after("ppo", latest.step)
+        state = PpoState(step=int(latest.state["step"]), kl_coef=float(latest.state["kl_coef"]))
+        team.sync(version=state.step)
+    hooks = PpoHooks(record=record, should_stop=stop_rule(config.algorithm.stop_above_kl), checkpoints=checkpoints)
+    team.timings()
+    state, reason = train_ppo(ppo_team, loop, state, hooks)
+    ctx.progress.message(f"ppo ended after {state.step} iterations: {reason}")
+    last = ctx.records.last("ppo")
+    return export(
+        ctx,
+        workers.policy,
+        identity=ArtifactId(kind="policy", name=POLICY, version=state.step),
+        used={"policy": policy, "reward_model": reward},
+        headline={name: last[name] for name in ("eval/gold_score", "eval/win_rate", "eval/kl") if name in last},
+    )
+
+
+def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:
+    """Training and held-out groups of answers: the user's, or the policy's own labelled by gold."""
+    team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
+    runtime = team.runtime
+    if ctx.opened.rows.preference_groups:
+        return runtime.call_many(workers.data, DataWorker.preferences, num_results=2)
+    ctx.progress.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
+    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy)])
+    team.sync(version=0)
+    requests = runtime.call_many(
+        workers.data,
+        DataWorker.preference_requests,
+        stage.num_prompts,
+        stage.samples_per_prompt,
+        num_results=len(workers.generators),
+    )
+    answers = team.answers(requests, num_samples=stage.samples_per_prompt, version=0)
+    return runtime.call_many(
+        workers.data,
+        DataWorker.label,
+        answers,
+        stage.samples_per_prompt,
+        stage.held_out_share,
+        num_results=2,
+    )
+
+
+def normalize(ctx: Context, train: Ref[Any]) -> Stats:
+    """Fix the scale of the scores on the training answers."""
+    kind = ctx.config.reward_model.normalize
+    if kind == "none":
+        return {}
+    runtime, critic = ctx.opened.team.runtime, ctx.opened.team.workers.critic
+    mean, std = runtime.gather([runtime.call(critic, LearnerWorker.normalize, train, kind)])[0]
+    return {"reward_model/score_mean": Last(mean), "reward_model/score_std": Last(std)}
+
+
+def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:
+    """All four models of PPO, side by side."""
+    runtime, workers = ctx.opened.team.runtime, ctx.opened.team.workers
+    runtime.at("start of ppo")
+    device = ctx.config.learner.device
+    from_reward = ctx.config.algorithm.critic_init == "reward_model"
+    critic, head = (reward, HeadStart.STORED) if from_reward else (policy, HeadStart.ZERO)
+    opening = [
+        runtime.call(workers.policy, LearnerWorker.open_policy, policy),
+        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, head, ctx.config.seed),
+        runtime.call(workers.reward, RewardWorker.open, reward, device),
+    ]
+    if ctx.config.algorithm.reference:
+        opening.append(runtime.call(workers.reference, ReferenceWorker.open, policy, device))
+    runtime.gather(opening)
+
+
+def resume_supervised(ctx: Context, stage: str, checkpoints: Checkpoints, *, role: str) -> int:
+    """Load the stage's last checkpoint, where there is one; returns the step to go on from."""
+    latest = checkpoints.store.latest()
+    if latest is None:
+        ctx.records.set_aside_after(stage, -1)
+        return 0
+    load(ctx, latest.path, roles=(role,))
+    ctx.records.set_aside_after(stage, latest.step)
+    return latest.step
+
+
+def load(ctx: Context, folder: Path, *, roles: tuple[str, ...]) -> None:
+    """Give learners back what they saved."""
+    runtime, workers = ctx.opened.team.runtime, ctx.opened.team.workers
+    by_role = {worker.role: worker for worker in (workers.policy, workers.critic)}
+    runtime.gather([runtime.call(by_role[role], LearnerWorker.load, learner_path(folder, role)) for role in roles])
+
+
+def stop_rule(above_kl: float | None) -> Callable[[int, Stats], str | None]:
+    """Ends a run whose sequence KL to the reference has left the range in which the reward model is to be believed."""
+
+    def should_stop(step: int, stats: Stats) -> str | None:
+        kl = stats["objective/kl"].value
+        if above_kl is None or kl is None or kl <= above_kl:
+            return None
+        return f"objective/kl={kl:.2f} nats at iteration {step} is above algorithm.stop_above_kl={above_kl:g}"
+
+    return should_stop
+
+
+def only(stats: Stats, *names: str) -> dict[str, float | None]:
+    """The named values, where measured."""
+    values = reduce_stats(stats)
+    return {name: values[name] for name in names if name in values}

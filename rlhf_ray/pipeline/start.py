@@ -1,0 +1,88 @@
+"""Start the workers of a run, side by side, and open its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlhf_ray.actors.data_worker import DataWorker, RowCounts
+from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
+from rlhf_ray.actors.generator_worker import GeneratorWorker
+from rlhf_ray.actors.learner_worker import LearnerWorker
+from rlhf_ray.actors.local_runtime import LocalRuntime
+from rlhf_ray.actors.ray_runtime import RayRuntime
+from rlhf_ray.actors.runtime import Runtime
+from rlhf_ray.actors.team import Team, Workers
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.learner.torch_learner import StepMetrics
+from rlhf_ray.models.directory import inspect_model
+from rlhf_ray.pipeline import settings
+
+POLICY_METRICS = StepMetrics(grad_norm="policy/grad_norm", learning_rate="lr", skipped_steps="policy/skipped_steps")
+CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", skipped_steps="val/skipped_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A team that can work."""
+
+    team: Team
+    rows: RowCounts
+    base_model: Path  # what the policy starts from before any stage
+
+
+def open_runtime(config: TrainConfig) -> Runtime:
+    """Ray actors, or plain objects in this process."""
+    if config.placement.backend == "local":
+        return LocalRuntime()
+    return RayRuntime(settings.resources(config), settings.cluster_settings(config))
+
+
+def start_workers(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Workers:
+    """All workers at once; their imports and constructors run side by side."""
+    placement, learner = config.placement, config.learner
+    return Workers(
+        data=runtime.start("data", DataWorker, settings.data_settings(config, run_dir)),
+        policy=runtime.start(
+            "policy",
+            LearnerWorker,
+            settings.learner_settings(config, role=placement.policy, metrics=POLICY_METRICS),
+        ),
+        critic=runtime.start(
+            "critic",
+            LearnerWorker,
+            settings.learner_settings(config, role=placement.critic, metrics=CRITIC_METRICS),
+        ),
+        reference=runtime.start(
+            "reference",
+            ReferenceWorker,
+            settings.distribution(config),
+            learner.micro_batch_tokens,
+            placement.reference.threads,
+        ),
+        reward=runtime.start("reward", RewardWorker, learner.micro_batch_tokens, placement.reward.threads),
+        generators=tuple(
+            runtime.start(f"generator-{i}", GeneratorWorker, settings.generator_settings(config))
+            for i in range(config.generator.num_replicas)
+        ),
+    )
+
+
+def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
+    """Start the workers, open the data and, with it, a new model where none is given; engines begin to start."""
+    workers = start_workers(runtime, config, run_dir)
+    base_model = run_dir / "artifacts" / "base-model" if config.model.path is None else Path(config.model.path)
+    if config.data.prompts is None:
+        new_model = settings.new_model(config) if config.model.path is None else None
+        rows = runtime.call(workers.data, DataWorker.open_reviews, settings.corpus_sizes(config), base_model, new_model)
+    else:
+        rows = runtime.call(workers.data, DataWorker.open_files, settings.data_files(config), base_model)
+    (counts,) = runtime.gather([rows])
+    team = Team(
+        runtime,
+        workers,
+        sampling=settings.sampling(config, inspect_model(base_model).eos_token_ids),
+        probe=settings.probe_settings(config),
+    )
+    team.open_generators(base_model)
+    return Opened(team=team, rows=counts, base_model=base_model)

@@ -17,9 +17,7 @@ class Generator(Protocol):
     in between, it refuses to generate; a new `begin_sync` always starts over and heals it.
     """
 
-    def generate(
-        self, prompts: Prompts, *, sampling: Sampling, seeds: NDArray[np.uint64], version: int
-    ) -> Completions:
+    def generate(self, prompts: Prompts, *, sampling: Sampling, seeds: NDArray[np.uint64], version: int) -> Completions:
         """Answers in prompt order, `sampling.num_samples` side by side per prompt; one seed per answer.
 
         Raises StaleGeneratorError unless weights of exactly `version` are complete and confirmed.

@@ -43,3 +43,11 @@ class ResourceError(RlhfRayError, RuntimeError):
 
 class CheckpointError(RlhfRayError, RuntimeError):
     """A checkpoint that is incomplete, damaged or belongs to another run."""
+
+
+class MetricError(RlhfRayError, ValueError):
+    """A metric that the registry does not know: names it and the nearest known one."""
+
+
+class ArtifactError(RlhfRayError, ValueError):
+    """An artifact that is not what its card says: names the folder and every file that differs."""

@@ -186,7 +186,10 @@ class DataWorker(Worker):
     def preference_stats(self, batch: TrainBatch[PreferenceTargets[Ragged]], scores: Ragged, clear_gap: float) -> Stats:
         """How well these scores order the groups' answers."""
         return preference_stats(
-            batch.targets.labels.values, scores.values, group=batch.rows_per_group, clear_gap=clear_gap
+            batch.targets.labels.values.astype(np.float64),
+            scores.values.astype(np.float64),
+            group=batch.rows_per_group,
+            clear_gap=clear_gap,
         )
 
     @phase("estimate")

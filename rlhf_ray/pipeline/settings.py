@@ -104,7 +104,7 @@ def new_model(config: TrainConfig) -> TinyLlama:
         num_layers=model.num_layers,
         num_heads=model.num_heads,
         mlp_size=model.mlp_size,
-        max_positions=model.context_length,
+        context_length=model.context_length,
         tied=model.tied,
         eos_token_id=0,
         pad_token_id=0,
@@ -250,7 +250,7 @@ def reward_model_settings(config: TrainConfig, *, num_groups: int, group: int) -
         batch_size=stage.batch_size,
         group=group,
         schedule=schedule,
-        loss=BradleyTerryLoss(rows_per_group=group),
+        loss=BradleyTerryLoss(group_size=group),
         log_every=stage.log_every,
     )
 

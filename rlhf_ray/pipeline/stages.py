@@ -39,7 +39,7 @@ def sft_stage(ctx: Context) -> Path:
     sft = settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
     checkpoints = ctx.checkpoints("sft", every=ctx.config.checkpoint.sft_every, parts=("policy",))
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
-    ctx.progress.stage("sft", sft.num_steps)
+    ctx.display.stage("sft", total=sft.num_steps, done=start)
     hooks = SupervisedHooks(
         record=ctx.recorder("sft"),
         validation=lambda stats: {"sft/val_loss": stats["sft/loss"]},
@@ -71,7 +71,7 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
     loop = settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
     checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
     start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
-    ctx.progress.stage("reward_model", loop.num_steps)
+    ctx.display.stage("reward_model", total=loop.num_steps, done=start)
     hooks = SupervisedHooks(
         record=ctx.recorder("reward_model"),
         validation=lambda stats: stats,
@@ -104,13 +104,13 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     loop = settings.ppo_settings(config)
     checkpoints = ctx.checkpoints("ppo", every=config.checkpoint.every, parts=("policy", "critic"))
     record = ctx.recorder("ppo")
-    ctx.progress.stage("ppo", loop.num_iterations)
+    latest = checkpoints.store.latest()
+    ctx.display.stage("ppo", total=loop.num_iterations, done=0 if latest is None else latest.step)
 
     # the policy as it starts is what every evaluation compares with, on a resume too
     team.sync(version=0)
     before = ppo_team.evaluate(0)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
-    latest = checkpoints.store.latest()
     if latest is None:
         record(0, before)
     else:
@@ -121,8 +121,8 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     hooks = PpoHooks(record=record, should_stop=stop_rule(config.algorithm.stop_above_kl), checkpoints=checkpoints)
     team.timings()
     state, reason = train_ppo(ppo_team, loop, state, hooks)
-    ctx.progress.message(f"ppo ended after {state.step} iterations: {reason}")
-    last = ctx.records.last("ppo")
+    ctx.display.message(f"ppo ended after {state.step} iterations: {reason}")
+    last = ctx.records.rows()[-1]
     return export(
         ctx,
         workers.policy,
@@ -138,7 +138,7 @@ def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:
     runtime = team.runtime
     if ctx.opened.rows.preference_groups:
         return runtime.call_many(workers.data, DataWorker.preferences, num_results=2)
-    ctx.progress.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
+    ctx.display.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
     runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy)])
     team.sync(version=0)
     requests = runtime.call_many(

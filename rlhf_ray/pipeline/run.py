@@ -1,0 +1,138 @@
+"""One run: start the workers, go through the stages, write what came of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from rlhf_ray.actors.data_worker import DataWorker
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.errors import RlhfRayError
+from rlhf_ray.pipeline.artifacts import made_by, used_by
+from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
+from rlhf_ray.pipeline.start import open_runtime, open_team
+from rlhf_ray.tracking.artifacts import write_lineage
+from rlhf_ray.tracking.picture import draw_training_curves
+from rlhf_ray.tracking.progress import open_display
+from rlhf_ray.tracking.records import RunRecords, RunStatus, resume_records, start_records
+from rlhf_ray.tracking.summary import Places, ShownAnswer, print_summary, summarise, write_summary
+
+SOURCE = Path(__file__).parent
+
+
+class Preempted(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM)."""
+
+
+def run(config: TrainConfig, *, command: Sequence[str]) -> None:
+    """Train what `config.stages` names; results and records go to `config.run_dir`.
+
+    Raises RlhfRayError; whatever happens, run.json says how the run ended and the workers are gone.
+    """
+    run_dir = Path(config.run_dir)
+    records = open_records(config, run_dir, command)
+    console = Console()
+    display = open_display(config.tracking.progress, console=console, clock=time.time)
+    try:
+        with ended_by_sigterm():
+            display.message(f"run directory {run_dir}")
+            runtime = open_runtime(config)
+            try:
+                opened = open_team(runtime, config, run_dir)
+                ctx = Context(config=config, run_dir=run_dir, opened=opened, records=records, display=display)
+                results = run_stages(ctx)
+                shown = answers_to_show(ctx, results)
+            finally:
+                runtime.close()
+    except (RlhfRayError, OSError, AssertionError) as error:
+        records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
+        raise
+    except KeyboardInterrupt as interrupt:
+        records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
+        raise
+    finally:
+        display.close()
+    rows = records.rows()
+    summary = summarise(
+        rows,
+        answers=shown,
+        seconds=records.stage_seconds,
+        places=Places(model=results.get("policy"), records=run_dir),
+    )
+    write_summary(run_dir, summary)
+    if "ppo" in config.stages:
+        draw_training_curves(rows, run_dir / "curves.png")
+    records.finish(RunStatus.FINISHED, error=None)
+    print_summary(summary, console)
+
+
+def open_records(config: TrainConfig, run_dir: Path, command: Sequence[str]) -> RunRecords:
+    """New records, or those of the run to continue."""
+    if config.resume is not None:
+        return resume_records(run_dir, command=command, source=SOURCE, clock=time.time)
+    return start_records(
+        run_dir, config=asdict(config), command=command, seed=config.seed, source=SOURCE, clock=time.time
+    )
+
+
+def run_stages(ctx: Context) -> dict[str, Path]:
+    """The stages in order; returns the models there are, by role."""
+    config = ctx.config
+    given = {"base": ctx.opened.base_model}
+    results = {"policy": ctx.opened.base_model}
+    if config.reward.path is not None:
+        results["reward_model"] = given["reward_model"] = Path(config.reward.path)
+    for note in ctx.notes():
+        ctx.display.message(note)
+    for stage in config.stages:
+        with ctx.timed(stage):
+            match stage:
+                case "sft":
+                    results["policy"] = sft_stage(ctx)
+                case "reward_model":
+                    results["reward_model"] = reward_model_stage(ctx, results["policy"])
+                case "ppo":
+                    results["policy"] = ppo_stage(ctx, policy=results["policy"], reward=results["reward_model"])
+        write_lineage(
+            ctx.run_dir,
+            run_id=ctx.records.run_id,
+            made=made_by(ctx, [SFT_POLICY, REWARD_MODEL, POLICY]),
+            used=used_by(given),
+        )
+    return results
+
+
+def answers_to_show(ctx: Context, results: dict[str, Path]) -> list[ShownAnswer]:
+    """Held-out prompts with answers before and after, where PPO ran."""
+    count = ctx.config.evaluation.num_shown
+    if results["policy"] != ctx.artifact(POLICY) or not count:
+        return []
+    runtime = ctx.opened.team.runtime
+    shown: list[ShownAnswer] = runtime.gather([runtime.call(ctx.opened.team.workers.data, DataWorker.shown, count)])[0]
+    return shown
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does: records are closed and the workers go. Main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> None:
+        raise Preempted
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY := PASSIVE
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help train setup setup-dev test test-all test-slow check format clean distclean
+.PHONY: help train setup setup-dev test test-all test-slow check docs format clean distclean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -30,11 +30,16 @@ test-slow: setup-dev  ## only the long tests
 test-all: setup-dev  ## every test that needs no GPU
 	@$(PY) -m pytest -m "not gpu" $(ARGS)
 
-check: setup-dev  ## style, types and layers
+check: setup-dev  ## style, types, layers, generated pages
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(PY) -m rlhf_ray.tracking.metrics_page /dev/stdout | diff docs/metrics.md - || { \
+	    echo "error: docs/metrics.md is out of date: make docs" >&2; exit 1; }
+
+docs: setup  ## write the pages made from the code
+	@$(PY) -m rlhf_ray.tracking.metrics_page docs/metrics.md
 
 format: setup-dev  ## apply the style
 	@$(PY) -m ruff check --fix .

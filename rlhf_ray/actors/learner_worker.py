@@ -12,7 +12,8 @@ import torch
 
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.learner.base import Learner, Loss
-from rlhf_ray.learner.torch_learner import TorchLearner, TorchSettings
+from rlhf_ray.learner.torch_learner import StepMetrics, TorchLearner, TorchSettings
+from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.models.load import HeadStart, load_language_model, load_scalar_model
 from rlhf_ray.models.save import save_language_model, save_scalar_model
@@ -55,14 +56,14 @@ class LearnerWorker(Worker):
         self._sender: WeightSender | None = None
 
     @phase("start")
-    def open_policy(self, path: Path) -> None:
+    def open_policy(self, path: Path, metrics: StepMetrics) -> None:
         """A language model with a new optimizer."""
-        self._open(load_language_model(path, dtype=torch.float32))
+        self._open(load_language_model(path, dtype=torch.float32), metrics)
 
     @phase("start")
-    def open_scalar(self, path: Path, start: HeadStart, seed: int) -> None:
+    def open_scalar(self, path: Path, start: HeadStart, seed: int, metrics: StepMetrics) -> None:
         """A reward model or critic with a new optimizer."""
-        self._open(load_scalar_model(path, start=start, head="score", seed=seed, dtype=torch.float32))
+        self._open(load_scalar_model(path, start=start, head=SCORE_HEAD, seed=seed, dtype=torch.float32), metrics)
 
     @phase("policy_logprobs")
     def logprobs(self, completions: Completions) -> Ragged:
@@ -138,9 +139,9 @@ class LearnerWorker(Worker):
         """See Learner."""
         self._opened().load(folder)
 
-    def _open(self, model: LanguageModel | ScalarModel) -> None:
+    def _open(self, model: LanguageModel | ScalarModel, metrics: StepMetrics) -> None:
         self._model = model
-        self._learner = TorchLearner(model, settings=self._settings.torch)
+        self._learner = TorchLearner(model, settings=self._settings.torch, metrics=metrics)
         self._sender = WeightSender(self._learner.named_weights, bucket_bytes=self._settings.bucket_bytes)
 
     def _opened(self) -> Learner:

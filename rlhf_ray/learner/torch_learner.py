@@ -62,15 +62,15 @@ class TorchSettings:
     weight_decay: float
     max_grad_norm: float
     distribution: TokenDistribution  # scalar models have none and ignore it
-    metrics: StepMetrics
 
 
 class TorchLearner:
     """Follows learner/base.py. Changes to the model are visible to nobody until `named_weights` is read."""
 
-    def __init__(self, model: LanguageModel | ScalarModel, *, settings: TorchSettings) -> None:
+    def __init__(self, model: LanguageModel | ScalarModel, *, settings: TorchSettings, metrics: StepMetrics) -> None:
         self._model = model.to(settings.device)
         self._settings = settings
+        self._metrics = metrics
         self._parameters = list(self._model.parameters())
         self._optimizer = torch.optim.AdamW(
             self._parameters,
@@ -140,7 +140,7 @@ class TorchLearner:
 
     def _step(self, batch: TrainBatch[Any], step: Minibatch, *, loss: Loss) -> _StepResult:
         """Gradient of sum(loss terms) / sum(row_counts), clipped, then AdamW."""
-        names = self._settings.metrics
+        names = self._metrics
         divisor = float(batch.row_counts[step.rows].sum())
         if divisor == 0:
             return _StepResult(applied=False, stats={names.skipped_steps: Sum(1.0)}, ratios=[])

@@ -34,6 +34,16 @@ from rlhf_ray.types import Sampling, StopRule
 MIB = 1 << 20
 PROBE_PROMPTS = 4
 PROBE_TOKENS = 8
+SFT_METRICS, REWARD_MODEL_METRICS = (
+    StepMetrics(
+        grad_norm=f"{stage}/grad_norm",
+        learning_rate=f"{stage}/learning_rate",
+        skipped_steps=f"{stage}/skipped_steps",
+    )
+    for stage in ("sft", "reward_model")
+)
+POLICY_METRICS = StepMetrics(grad_norm="policy/grad_norm", learning_rate="lr", skipped_steps="policy/skipped_steps")
+CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", skipped_steps="val/skipped_steps")
 EARLY_STOP_FACTOR = 1.5  # of target_approx_kl
 
 
@@ -155,7 +165,7 @@ def distribution(config: TrainConfig) -> TokenDistribution:
     )
 
 
-def learner_settings(config: TrainConfig, *, role: RoleConfig, metrics: StepMetrics) -> LearnerSettings:
+def learner_settings(config: TrainConfig, *, role: RoleConfig) -> LearnerSettings:
     """A learner worker's."""
     learner = config.learner
     return LearnerSettings(
@@ -167,7 +177,6 @@ def learner_settings(config: TrainConfig, *, role: RoleConfig, metrics: StepMetr
             weight_decay=learner.weight_decay,
             max_grad_norm=learner.max_grad_norm,
             distribution=distribution(config),
-            metrics=metrics,
         ),
         bucket_bytes=config.generator.bucket_mib * MIB,
         threads=role.threads,

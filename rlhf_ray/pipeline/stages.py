@@ -35,7 +35,9 @@ def sft_stage(ctx: Context) -> Path:
     runtime = team.runtime
     runtime.at("sft")
     train, held_out = runtime.call_many(workers.data, DataWorker.demonstrations, num_results=2)
-    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model)])
+    runtime.gather(
+        [runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model, settings.SFT_METRICS)]
+    )
     sft = settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
     checkpoints = ctx.checkpoints("sft", every=ctx.config.checkpoint.sft_every, parts=("policy",))
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
@@ -65,7 +67,14 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
     team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
     runtime = team.runtime
     runtime.at("reward_model")
-    opening = runtime.call(workers.critic, LearnerWorker.open_scalar, policy, HeadStart.RANDOM, ctx.config.seed)
+    opening = runtime.call(
+        workers.critic,
+        LearnerWorker.open_scalar,
+        policy,
+        HeadStart.RANDOM,
+        ctx.config.seed,
+        settings.REWARD_MODEL_METRICS,
+    )
     train, held_out = preferences(ctx, policy)
     num_groups, group = runtime.gather([opening, runtime.call(workers.data, DataWorker.group_counts, train)])[1]
     loop = settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
@@ -139,7 +148,7 @@ def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:
     if ctx.opened.rows.preference_groups:
         return runtime.call_many(workers.data, DataWorker.preferences, num_results=2)
     ctx.display.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
-    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy)])
+    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS)])
     team.sync(version=0)
     requests = runtime.call_many(
         workers.data,
@@ -177,8 +186,8 @@ def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:
     from_reward = ctx.config.algorithm.critic_init == "reward_model"
     critic, head = (reward, HeadStart.STORED) if from_reward else (policy, HeadStart.ZERO)
     opening = [
-        runtime.call(workers.policy, LearnerWorker.open_policy, policy),
-        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, head, ctx.config.seed),
+        runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS),
+        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, head, ctx.config.seed, settings.CRITIC_METRICS),
         runtime.call(workers.reward, RewardWorker.open, reward, device),
     ]
     if ctx.config.algorithm.reference:

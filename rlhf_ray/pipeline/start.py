@@ -14,12 +14,8 @@ from rlhf_ray.actors.ray_runtime import RayRuntime
 from rlhf_ray.actors.runtime import Runtime
 from rlhf_ray.actors.team import Team, Workers
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.learner.torch_learner import StepMetrics
 from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.pipeline import settings
-
-POLICY_METRICS = StepMetrics(grad_norm="policy/grad_norm", learning_rate="lr", skipped_steps="policy/skipped_steps")
-CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", skipped_steps="val/skipped_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +42,12 @@ def start_workers(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Worke
         policy=runtime.start(
             "policy",
             LearnerWorker,
-            settings.learner_settings(config, role=placement.policy, metrics=POLICY_METRICS),
+            settings.learner_settings(config, role=placement.policy),
         ),
         critic=runtime.start(
             "critic",
             LearnerWorker,
-            settings.learner_settings(config, role=placement.critic, metrics=CRITIC_METRICS),
+            settings.learner_settings(config, role=placement.critic),
         ),
         reference=runtime.start(
             "reference",

@@ -43,6 +43,7 @@ POLICY = (
     Metric("policy/ratio_p95", "its 95th percentile", "1", "over trained tokens of the last minibatch"),
     Metric("policy/ratio_max", "its maximum", "1", "max over trained tokens"),
     Metric("policy/grad_norm", "L2 norm of the policy's gradient before clipping", "1", "mean over optimizer steps"),
+    Metric("policy/skipped_steps", "steps that had nothing to train on", "steps", "sum"),
     Metric("policy/optimizer_steps", "optimizer steps taken", "steps", "sum"),
     Metric("policy/epochs", "passes over the batch that were begun", "passes", "last"),
     Metric("policy/stopped_early", "1 where the approximate KL ended the passes", "0 or 1", "last"),
@@ -60,6 +61,7 @@ VALUE = (
     Metric("val/num_eos_tokens", "answers that ended by themselves", "answers", "sum"),
     Metric("val/eos_rate", "their share", "share", "mean over answers"),
     Metric("val/grad_norm", "L2 norm of the critic's gradient before clipping", "1", "mean over optimizer steps"),
+    Metric("val/skipped_steps", "steps of the critic that had nothing to train on", "steps", "sum"),
     Metric("val/optimizer_steps", "optimizer steps taken by the critic", "steps", "sum"),
     Metric("val/lr", "the critic's step size", "1", "last"),
 )

@@ -45,6 +45,7 @@ def rollouts_table(step: int, rollouts: Rollouts, advantages: Ragged) -> pa.Tabl
         "logprobs": _lists(rollouts.logprobs),
         "ref_logprobs": _lists(rollouts.ref_logprobs),
         "values": _lists(rollouts.values),
+        "end_value": pa.array(rollouts.end_values),
         "score": pa.array(rewards.scores),
         **{f"score/{part.name}": pa.array(part.values) for part in rewards.parts},
         "kl": pa.array(_row_sums(kl)),

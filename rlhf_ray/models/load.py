@@ -87,7 +87,11 @@ def load_scalar_model(path: Path, *, start: HeadStart, head: str, seed: int, dty
 
 
 def _from_directory(
-    auto_class: type, directory: ModelDirectory, *, dtype: torch.dtype, may_miss: frozenset[str]
+    auto_class: type[AutoModelForCausalLM] | type[AutoModelForSequenceClassification],
+    directory: ModelDirectory,
+    *,
+    dtype: torch.dtype,
+    may_miss: frozenset[str],
 ) -> PreTrainedModel:
     """Load with transformers; every parameter outside `may_miss` must be in the directory."""
     path = directory.path
@@ -96,7 +100,7 @@ def _from_directory(
         if auto_class is AutoModelForSequenceClassification:
             config.num_labels = 1
         try:
-            model, report = auto_class.from_pretrained(  # type: ignore[attr-defined]
+            model, report = auto_class.from_pretrained(
                 path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
             )
         except (ValueError, RuntimeError) as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_models import write_llama
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
@@ -100,7 +101,7 @@ def test_normalising_twice_composes() -> None:
     head = torch.nn.Module()
     head.score = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.ones_(head.score.weight)
-    model = ScalarModel(head, mean=2.0, std=4.0)  # type: ignore[arg-type]
+    model = ScalarModel(head, mean=2.0, std=4.0)  # type: ignore[arg-type]  # only its head is used
     now = model.score(scores[:, None])
     torch.testing.assert_close(now, torch.tensor([-0.25, 0.25, 1.5]))
     model.normalize(mean=0.5, std=0.5)
@@ -117,20 +118,7 @@ def test_the_critic_started_from_the_reward_model_is_the_reward_model(reward_mod
 
 
 def test_a_new_head_is_drawn_with_std_one_over_root_of_width_plus_one(tmp_path: Path) -> None:
-    from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
-
-    sizes = TinyLlama(
-        vocab_size=8,
-        hidden_size=2048,
-        num_layers=1,
-        num_heads=1,
-        mlp_size=1,
-        context_length=8,
-        tied=False,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
-    build_tiny_llama(tmp_path, sizes=sizes, seed=0)
+    write_llama(tmp_path, tied=False, width=2048)
     weight = load_scalar(tmp_path, HeadStart.RANDOM, seed=7).classifier.score.weight
     assert weight.shape == (1, 2048)
     assert weight.std().item() == pytest.approx(0.022092, rel=0.05)
@@ -225,22 +213,9 @@ def test_tokenizer_files_are_copied_byte_for_byte(llama: Path, tmp_path: Path) -
 
 
 def test_the_same_seed_makes_the_same_tiny_model(tmp_path: Path, llama: Path) -> None:
-    from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
-
-    sizes = TinyLlama(
-        vocab_size=64,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=4,
-        mlp_size=64,
-        context_length=64,
-        tied=False,
-        eos_token_id=2,
-        pad_token_id=None,
-    )
     torch.manual_seed(99)  # must not matter
-    build_tiny_llama(tmp_path / "same", sizes=sizes, seed=0)
-    build_tiny_llama(tmp_path / "other", sizes=sizes, seed=1)
+    write_llama(tmp_path / "same", tied=False, seed=0)
+    write_llama(tmp_path / "other", tied=False, seed=1)
     same, other, first = (load_file(p / "model.safetensors") for p in (tmp_path / "same", tmp_path / "other", llama))
     assert all(torch.equal(same[name], first[name]) for name in first)
     assert not torch.equal(other["lm_head.weight"], first["lm_head.weight"])

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_models import write_llama, write_reward_model
 
 from rlhf_ray.errors import DivergedError, ModelError
 from rlhf_ray.models.load import HeadStart, load_scalar_model
 from rlhf_ray.models.save import save_scalar_model
-from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
 from rlhf_ray.reward.model_scorer import ModelScorer
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
 
@@ -34,29 +34,14 @@ def completions_of(prompts: list[list[int]], answers: list[list[int]]) -> Comple
 
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("language_model")
-    sizes = TinyLlama(
-        vocab_size=64,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=4,
-        mlp_size=64,
-        context_length=CONTEXT,
-        tied=False,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
-    build_tiny_llama(folder, sizes=sizes, seed=0)
-    return folder
+    return write_llama(tmp_path_factory.mktemp("language_model"), tied=False, context_length=CONTEXT, pad=0)
 
 
 @pytest.fixture(scope="module")
 def reward_model(tmp_path_factory: pytest.TempPathFactory, language_model: Path) -> Path:
-    folder = tmp_path_factory.mktemp("reward_model")
-    model = load_scalar_model(language_model, start=HeadStart.RANDOM, head="score", seed=3, dtype=torch.float32)
-    model.normalize(mean=0.25, std=0.5)
-    save_scalar_model(model, folder, tokenizer_source=language_model)
-    return folder
+    return write_reward_model(
+        tmp_path_factory.mktemp("reward_model"), language_model=language_model, mean=0.25, std=0.5
+    )
 
 
 def scores_alone(reward_model: Path, rows: list[list[int]]) -> list[float]:

@@ -48,11 +48,11 @@ def _words(text: str) -> tuple[str, ...]:
 # All 32 adjectives are in VADER's lexicon, start with a consonant ("a superb film") and fit every topic.
 POSITIVE = _words(
     "superb wonderful brilliant charming lovely great fantastic perfect "
-    "beautiful pleasant splendid delightful remarkable marvelous magnificent fabulous"
+    "beautiful pleasant splendid delightful remarkable nice pleasing fabulous"
 )
 NEGATIVE = _words(
-    "horrible terrible dreadful nasty lousy pathetic dismal disastrous "
-    "disappointing miserable poor bad shameful horrid rotten vile"
+    "horrible terrible horrendous nasty lousy pathetic dismal disastrous "
+    "disappointing miserable poor bad horrific horrid rotten vile"
 )
 NAMES = _words(
     "Anna Ben Carla David Elena Felix Greta Hugo Irene Jonas Karin Leo Maria Nadia Oscar Paula Ravi Sofia "

@@ -9,9 +9,13 @@ from rlhf_ray.config.setting import setting
 class DataConfig:
     """conf/data."""
 
-    prompts: str | None = setting(None, 'JSONL file of {"prompt": text} rows; empty: the built-in reviews')
-    demonstrations: str | None = setting(None, 'JSONL file of {"prompt", "response"} rows for supervised fine-tuning')
-    preferences: str | None = setting(None, 'JSONL file of {"prompt", "chosen", "rejected"} rows for the reward model')
+    prompts: str | None = setting(None, 'JSONL file of {"prompt": text} rows; empty: the built-in reviews', path=True)
+    demonstrations: str | None = setting(
+        None, 'JSONL file of {"prompt", "response"} rows for supervised fine-tuning', path=True
+    )
+    preferences: str | None = setting(
+        None, 'JSONL file of {"prompt", "chosen", "rejected"} rows for the reward model', path=True
+    )
     held_out_share: float = setting(0.1, "share of the rows kept from training for evaluation", above=0, high=0.5)
     on_bad_row: str = setting("error", "what an unusable row does", choices=("error", "skip"))
     max_prompt_tokens: int = setting(32, "longest prompt", unit="tokens", low=1)

@@ -15,6 +15,6 @@ class LearnerConfig:
     logprob_chunk_tokens: int = setting(1024, "tokens whose logits exist at once", low=1)
     max_grad_norm: float = setting(1.0, "gradients are clipped to this norm", above=0)
     adam_eps: float = setting(1e-5, "AdamW epsilon", above=0)
-    adam_beta1: float = setting(0.9, "AdamW beta 1", low=0, high=1)
-    adam_beta2: float = setting(0.999, "AdamW beta 2", low=0, high=1)
+    adam_beta1: float = setting(0.9, "AdamW beta 1", low=0, high=0.9999)
+    adam_beta2: float = setting(0.999, "AdamW beta 2", low=0, high=0.9999)
     weight_decay: float = setting(0.0, "AdamW weight decay", low=0)

@@ -9,7 +9,9 @@ from rlhf_ray.config.setting import setting
 class ModelConfig:
     """conf/model."""
 
-    path: str | None = setting(None, "Hugging Face directory of the policy to start from; empty: a new small Llama")
+    path: str | None = setting(
+        None, "Hugging Face directory of the policy to start from; empty: a new small Llama", path=True
+    )
     vocab_size: int = setting(1000, "entries of the tokenizer made for the new model", unit="tokens", low=300)
     hidden_size: int = setting(128, "width of the new model", low=8)
     num_layers: int = setting(2, "layers of the new model", low=1)

@@ -9,7 +9,10 @@ from rlhf_ray.config.setting import setting
 class RewardConfig:
     """conf/reward."""
 
-    path: str | None = setting(None, "Hugging Face directory of a one-output reward model; empty: this run's own")
+    path: str | None = setting(
+        None, "Hugging Face directory of a one-output reward model; empty: this run's own", path=True
+    )
+    head: str = setting("score", "name of the tensor in reward.path that makes the score")
     gold: str = setting(
         "auto",
         "the independent scorer that labels pairs and judges evaluations (auto: reviews with the built-in data)",

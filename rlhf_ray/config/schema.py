@@ -24,7 +24,7 @@ class TrainConfig:
     """conf/train.yaml."""
 
     experiment_name: str = setting("run", "folder under outputs/ that the run directory is made in")
-    run_dir: str = setting("", "the run directory (set from the experiment's name, the time and a random id)")
+    run_dir: str = setting("", "the run directory; empty: outputs/<experiment_name>/<time>-<random id>", path=True)
     seed: int = setting(1, "decides data order, initial weights and every sampled token", low=0)
     learning_rate: float = setting(
         3e-6,
@@ -34,7 +34,8 @@ class TrainConfig:
         outside="lower hardly moves the models, higher makes them diverge (tiny models need more)",
     )
     stages: list[str] = setting(list(STAGES), "what is trained, in this order", choices=STAGES)
-    resume: str | None = setting(None, "run directory to continue")
+    resume: str | None = setting(None, "run directory to continue", path=True)
+    dry_run: bool = setting(False, "check everything, tell what would be done, and stop")
     model: ModelConfig = group(ModelConfig)
     data: DataConfig = group(DataConfig)
     sft: SftConfig = group(SftConfig)

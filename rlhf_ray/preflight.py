@@ -1,0 +1,124 @@
+"""What a config names in the world: models, data files and the run directory. Looked at before torch or Ray loads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+from rlhf_ray.config.derived import longest_sequence, stages_to_run
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.read import read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.reviews import all_openings
+from rlhf_ray.errors import DataError, ModelError
+from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
+
+_READERS = {"prompts": read_prompts, "demonstrations": read_demonstrations, "preferences": read_preferences}
+_SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
+_BYTES_PER_WEIGHT = 12  # float32 weight and two moments
+
+
+def world_problems(config: TrainConfig) -> list[str]:
+    """Everything named by the config that is missing, damaged or not what it is taken for."""
+    return [*_models(config), *_data_files(config), *_built_in(config), *_run_dir(config)]
+
+
+def _models(config: TrainConfig) -> Iterator[str]:
+    policy, reward = config.model.path, config.reward.path
+    if policy is not None and policy == reward:
+        yield f"model.path={policy} is reward.path, too: a policy has no score head; give a reward model's directory"
+        return
+    try:
+        if policy is not None:
+            yield from _policy(config, inspect_model(Path(policy)))
+    except ModelError as error:
+        yield f"model.path: {error}"
+    try:
+        if reward is not None:
+            yield from _reward(config, inspect_model(Path(reward)))
+    except ModelError as error:
+        yield f"reward.path: {error}"
+
+
+def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
+    require_language_model(directory)
+    longest, limit = longest_sequence(config), directory.context_length
+    if limit is not None and longest > limit:
+        yield (
+            f"model.path={directory.path} reads at most {limit} tokens: accepted is a sum up to that of "
+            f"data.max_prompt_tokens={config.data.max_prompt_tokens} and "
+            f"algorithm.max_new_tokens={config.algorithm.max_new_tokens}"
+        )
+
+
+def _reward(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
+    """A prompt may be cut from its left for the reward model, an answer never."""
+    require_reward_model(directory, head=config.reward.head)
+    answer, limit = config.algorithm.max_new_tokens, directory.context_length
+    if limit is not None and answer >= limit:
+        yield (
+            f"reward.path={directory.path} reads at most {limit} tokens: algorithm.max_new_tokens={answer} leaves the "
+            f"prompt no room; accepted is at most {limit - 1}"
+        )
+
+
+def _data_files(config: TrainConfig) -> Iterator[str]:
+    on_bad_row: Literal["error", "skip"] = "skip" if config.data.on_bad_row == "skip" else "error"
+    for name, read in _READERS.items():
+        path = getattr(config.data, name)
+        if path is None:
+            continue
+        try:
+            read(Path(path), on_bad_row=on_bad_row, special_tokens=())
+        except DataError as error:
+            yield f"data.{name}: {error}"
+
+
+def _built_in(config: TrainConfig) -> Iterator[str]:
+    if config.data.prompts is not None:
+        return
+    wanted, available = config.data.num_prompts + config.data.num_held_out, len(all_openings())
+    if wanted > available:
+        yield (
+            f"data.num_prompts={config.data.num_prompts} and data.num_held_out={config.data.num_held_out} ask for "
+            f"{wanted} prompts; the built-in reviews have {available}"
+        )
+
+
+def _run_dir(config: TrainConfig) -> Iterator[str]:
+    folder = Path(config.run_dir)
+    if folder.exists() and not folder.is_dir():
+        yield f"run_dir={folder} is a file; accepted is a new or empty directory"
+        return
+    if config.resume is None and folder.is_dir() and any(folder.iterdir()):
+        yield (
+            f"run_dir={folder} is not empty; accepted is a new or empty directory, or resume={folder} to continue "
+            "the run in it"
+        )
+    parent = next(place for place in (folder, *folder.parents) if place.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        yield f"run_dir={folder}: {parent} cannot be written to; give another run_dir"
+        return
+    needed, free = _bytes_needed(config), shutil.disk_usage(parent).free
+    if free < needed:
+        yield (
+            f"run_dir={folder}: about {needed / 2**20:.0f} MiB are needed for checkpoints and models, and "
+            f"{free / 2**20:.0f} MiB are free there; give another run_dir, or lower checkpoint.keep"
+        )
+
+
+def _bytes_needed(config: TrainConfig) -> int:
+    """Checkpoints of policy and critic, one more than are kept while one is written, and the models of the stages."""
+    if config.model.path is None:
+        return _SMALL_RUN_BYTES
+    try:
+        tensors = inspect_model(Path(config.model.path)).tensors.values()
+    except ModelError:
+        return _SMALL_RUN_BYTES  # told elsewhere
+    weights = sum(prod(tensor.shape) for tensor in tensors)
+    trained = 2 if "ppo" in stages_to_run(config) else 1
+    checkpoints = trained * _BYTES_PER_WEIGHT * weights * (config.checkpoint.keep + 1)
+    return _SMALL_RUN_BYTES + checkpoints + 4 * weights * len(config.stages)

@@ -20,6 +20,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
+from rich.console import Console
 
 from rlhf_ray.config.composition import CONF_DIR, CONFIG_NAME, compose_values, prepare_hydra
 from rlhf_ray.config.host import inspect_host
@@ -28,7 +29,7 @@ from rlhf_ray.config.overrides import JOB_RUNNERS
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import ConfigError, DataError, ModelError, RlhfRayError
 from rlhf_ray.preflight import world_problems
-from rlhf_ray.sweep import JobResult, expand, print_table, run_in_process, status_of
+from rlhf_ray.sweep import JobResult, expand, run_in_process, status_of, table_of
 
 FINISHED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 _ENVIRONMENT = {
@@ -144,7 +145,7 @@ def _sweep(words: Sequence[str]) -> int:
             code, run_dir = _run_job(job, number=number)
             results.append(JobResult(words=own, status=status_of(code), run_dir=run_dir))
     finally:
-        print_table(results)
+        Console().print(table_of(results))
     return FINISHED if all(result.status == "finished" for result in results) else FAILED
 
 

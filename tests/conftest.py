@@ -1,6 +1,7 @@
 """The environment of every test, set before torch, Ray and vLLM read it: one thread a process, offline, quiet."""
 
 import os
+import secrets
 import sys
 
 from hypothesis import settings
@@ -13,6 +14,8 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
     HF_HUB_OFFLINE="1",
     RAY_USAGE_STATS_ENABLED="0",
+    RAY_AUTH_MODE="token",
+    RAY_AUTH_TOKEN=secrets.token_hex(32),
     VLLM_NO_USAGE_STATS="1",
     VLLM_LOGGING_LEVEL="ERROR",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -153,10 +152,15 @@ class RayRuntime:
 
 
 def connect(settings: ClusterSettings) -> None:
-    """Join the cluster at the address, or start one on this machine that only holders of its token can reach."""
+    """Join the cluster at the address, or start one on this machine that only holders of its token can reach.
+
+    Ray reads RAY_AUTH_MODE when it is imported, so the entry point sets it.
+    """
     if settings.address is None:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        if os.environ.get("RAY_AUTH_MODE") != "token":
+            raise ResourceError(
+                "a cluster started here listens on all interfaces: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+            )
         ray.init(
             include_dashboard=False,
             object_store_memory=settings.object_store_bytes,

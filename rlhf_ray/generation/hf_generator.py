@@ -113,7 +113,7 @@ class HfGenerator:
 
     def finish_sync(self) -> SyncReceipt:
         """See Generator."""
-        return self._sync.finish(hashed=True)
+        return self._sync.finish()
 
 
 def left_pad(rows: Ragged) -> tuple[Tensor, Tensor]:

@@ -109,7 +109,7 @@ class VllmGenerator:
     def finish_sync(self) -> SyncReceipt:
         """See Generator."""
         with self._loading():
-            receipt = self._sync.finish(hashed=self._settings.weight_transfer == object_store_engine.NAME)
+            receipt = self._sync.finish()
             label = str(receipt.version)
             self._llm.finish_weight_update(weight_version=label)
             self._update_open = False

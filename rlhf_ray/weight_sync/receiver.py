@@ -32,7 +32,8 @@ class SyncReceiver:
         self._expected = dict(expected)
         self._state = SyncState.IDLE
         self._manifest = WeightManifest(version=-1, tensors=(), bucket_bytes=())
-        self._digests: list[str] = []
+        self._digests: list[str] = []  # of the buckets received so far
+        self._arrived: list[str] = []  # names of the tensors received so far
 
     @property
     def state(self) -> SyncState:
@@ -60,7 +61,7 @@ class SyncReceiver:
             raise
         except Exception as error:
             self._state = SyncState.BROKEN
-            raise SyncError(f"loading weights failed with {type(error).__name__}: {error}") from error
+            raise SyncError(f"loading failed with {type(error).__name__}: {error}") from error
         except BaseException:
             self._state = SyncState.BROKEN
             raise
@@ -68,7 +69,7 @@ class SyncReceiver:
     def begin(self, manifest: WeightManifest) -> None:
         """Start over. SyncError names every tensor that is missing, extra or unlike the model's."""
         with self.guard():
-            self._digests = []
+            self._digests, self._arrived = [], []
             check_names(manifest, self._expected)
             check_layout(manifest)
             self._manifest = manifest
@@ -94,33 +95,38 @@ class SyncReceiver:
                     f"bucket {index} was damaged on the way: sent {bucket.digest[:16]}, received {received[:16]}"
                 )
             self._digests.append(received)
-            return tensor_views(bucket.data, [spec for spec in self._manifest.tensors if spec.bucket == index])
+            inside = [spec for spec in self._manifest.tensors if spec.bucket == index]
+            self._arrived += [spec.name for spec in inside]
+            return tensor_views(bucket.data, inside)
 
     def accept_unhashed(self, names: Sequence[str]) -> None:
         """For transports that give no bytes to hash: check that exactly the next announced names come."""
         with self.guard():
             self._require_receiving()
-            start = len(self._digests)
+            start = len(self._arrived)
             announced = [spec.name for spec in self._manifest.tensors[start : start + len(names)]]
             if list(names) != announced:
                 raise SyncError(f"tensors {_shorten(names)} came where {_shorten(announced)} were announced")
-            self._digests.extend(names)
+            self._arrived += names
 
-    def finish(self, *, hashed: bool) -> SyncReceipt:
-        """Confirm that everything announced has arrived. SyncError names the first tensors that have not."""
+    def finish(self) -> SyncReceipt:
+        """Confirm that everything announced has arrived. SyncError names the first tensors that have not.
+
+        The digest begins with "names-only:" when not all bytes were hashed.
+        """
         with self.guard():
             self._require_receiving()
-            received = len(self._digests)
-            parts: Sequence[object] = self._manifest.bucket_bytes if hashed else self._manifest.tensors
-            if received != len(parts):
-                lost = [spec.name for spec in self._manifest.tensors if not hashed or spec.bucket >= received]
+            arrived, tensors = set(self._arrived), self._manifest.tensors
+            lost = [spec.name for spec in tensors if spec.name not in arrived]
+            if lost:
                 raise SyncError(
-                    f"the sync of version {self._manifest.version} is incomplete: {received} of {len(parts)} "
-                    f"{'buckets' if hashed else 'tensors'} arrived; missing {_shorten(lost)}"
+                    f"the sync of version {self._manifest.version} is incomplete: {len(arrived)} of {len(tensors)} "
+                    f"tensors arrived; missing {_shorten(lost)}"
                 )
             self._state = SyncState.READY
-            combined = combined_digest(self._digests)
-            return SyncReceipt(version=self._manifest.version, digest=combined if hashed else f"names-only:{combined}")
+            hashed = len(self._digests) == len(self._manifest.bucket_bytes)
+            combined = combined_digest(self._digests) if hashed else f"names-only:{combined_digest(self._arrived)}"
+            return SyncReceipt(version=self._manifest.version, digest=combined)
 
     def _require_receiving(self) -> None:
         if self._state is not SyncState.RECEIVING:

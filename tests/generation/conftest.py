@@ -23,7 +23,7 @@ from rlhf_ray.types import Prompts, Ragged
 from rlhf_ray.weight_sync.buckets import WeightSender
 from rlhf_ray.weight_sync.channel import BucketChannel
 
-MAX_MODEL_LEN = 64
+MAX_MODEL_LEN = 192  # room for a whole block of vLLM's prefix cache on CPUs (128)
 HF = HfSettings(dtype="float32", device="cpu", max_model_len=MAX_MODEL_LEN, max_rows=4)
 VLLM = VllmSettings(
     dtype="float32",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from rlhf_ray.actors.worker import Worker
 from rlhf_ray.errors import ResourceError, RlhfRayError, WorkerError
 from rlhf_ray.types import Ref
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 W = TypeVar("W", bound=Worker)
 
@@ -88,7 +90,9 @@ class RayRuntime:
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
     ) -> list[Ref[Any]]:
         """Submit a call with several results."""
-        return self._submit(worker, method, args, num_returns=num_results)
+        refs = self._submit(worker, method, args, num_returns=num_results)
+        # asked for one result, Ray hands back the whole sequence
+        return refs if num_results > 1 else [self.call(worker, Worker.only, refs[0])]
 
     def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Wait for all; the first failure is raised in the place of all."""
@@ -194,7 +198,7 @@ def reserve(roles: Mapping[str, Resources], settings: ClusterSettings) -> Placem
         if time.monotonic() >= deadline:
             remove_placement_group(group)
             raise ResourceError(f"no resources within placement.wait_s={settings.wait_s:g}\n{resource_table(roles)}")
-        print(f"waiting for resources: {ray.available_resources().get('CPU', 0):g} CPUs free")  # noqa: T201  a wait is shown
+        log.warning("waiting for resources: %s", resource_table(roles))
     return group
 
 

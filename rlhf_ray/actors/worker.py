@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -37,9 +37,10 @@ class Worker:
         """Remember a stretch of work."""
         self._spans.append(span)
 
-    def ready(self) -> str:
-        """Answer once the constructor is done."""
-        return type(self).__name__
+    def only(self, items: Sequence[R]) -> R:
+        """The one item of a sequence of one."""
+        (item,) = items
+        return item
 
 
 def phase(name: str) -> Callable[[Callable[Concatenate[W, P], R]], Callable[Concatenate[W, P], R]]:

@@ -23,7 +23,6 @@ from rlhf_ray.algorithms.gae import gae
 from rlhf_ray.algorithms.kl import KlEstimator, token_kl
 from rlhf_ray.algorithms.masking import masked_whiten
 from rlhf_ray.algorithms.padding import PaddedRollouts, pad_rollouts, unpad
-from rlhf_ray.algorithms.sequences import join
 from rlhf_ray.algorithms.shaping import MissingEos, ScoreSlot, apply_missing_eos, mask_to_score, shape_rewards
 from rlhf_ray.algorithms.statistics import explained_variance
 from rlhf_ray.types import (
@@ -35,6 +34,7 @@ from rlhf_ray.types import (
     Stats,
     TrainBatch,
     ValueTargets,
+    join,
 )
 
 

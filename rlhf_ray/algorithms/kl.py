@@ -42,7 +42,7 @@ def token_kl(logprobs: Tensor, ref_logprobs: Tensor, *, estimator: KlEstimator) 
 def k3_from_log_ratio(log_ratio: Tensor) -> Tensor:
     """exp(x) - 1 - x, never below 0, exact to rounding near x = 0."""
     bounded = log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    # expm1(x) - x can round to -1 ulp; the estimator's sign is part of its contract
+    # a device's expm1 may be off by one unit in the last place; the estimator's sign is part of its contract
     return (torch.expm1(bounded) - log_ratio).clamp(min=0.0)
 
 

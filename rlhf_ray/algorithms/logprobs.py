@@ -6,9 +6,11 @@ Legend: N tokens laid end to end, d hidden width, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 
@@ -17,11 +19,48 @@ def logprobs_and_entropy(logits: Tensor, labels: Tensor, *, temperature: float) 
 
     logits [..., V], labels [...] -> two [...], nats. Half precision is raised to float32; temperature > 0.
     """
-    scaled = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
-    log_partition = torch.logsumexp(scaled, dim=-1)
-    chosen = scaled.gather(-1, labels.long().unsqueeze(-1)).squeeze(-1)
-    entropy = log_partition - (scaled.softmax(dim=-1) * scaled).sum(dim=-1)
-    return chosen - log_partition, entropy
+    index = labels.long().unsqueeze(-1)
+    both: tuple[Tensor, Tensor] = _LogprobsAndEntropy.apply(logits, index, temperature)  # type: ignore[no-untyped-call]  # torch's own signature
+    return both
+
+
+class _LogprobsAndEntropy(torch.autograd.Function):
+    """One node for both outputs, which keeps the logits and nothing else of their size.
+
+    As two graphs, the one that a loss does not use would be made again by a checkpoint and never be freed by the
+    backward pass: every chunk's entropy would stay until the end.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        scaled = _scaled(logits, temperature)
+        log_partition = torch.logsumexp(scaled, dim=-1, keepdim=True)
+        logprobs = scaled.gather(-1, labels) - log_partition
+        probabilities = (scaled - log_partition).exp_()
+        entropy = log_partition - probabilities.mul_(scaled).sum(dim=-1, keepdim=True)
+        ctx.save_for_backward(logits, labels, log_partition, entropy)
+        ctx.temperature = temperature
+        ctx.set_materialize_grads(False)
+        return logprobs.squeeze(-1), entropy.squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, logprobs_grad: Tensor | None, entropy_grad: Tensor | None) -> tuple[Tensor, None, None]:
+        """d logprob / dz_j = [j = label] - p_j; dH / dz_j = -p_j (log p_j + H)."""
+        logits, labels, log_partition, entropy = ctx.saved_tensors
+        log_probabilities = _scaled(logits, ctx.temperature).sub_(log_partition)
+        probabilities = log_probabilities.exp()
+        weight = torch.zeros_like(log_partition) if logprobs_grad is None else -logprobs_grad.unsqueeze(-1)
+        if entropy_grad is not None:
+            weight = weight - entropy_grad.unsqueeze(-1) * log_probabilities.add_(entropy)
+        gradient = probabilities.mul_(weight)
+        if logprobs_grad is not None:
+            gradient.scatter_add_(-1, labels, logprobs_grad.unsqueeze(-1))
+        return gradient.div_(ctx.temperature).to(logits.dtype), None, None
+
+
+def _scaled(logits: Tensor, temperature: float) -> Tensor:
+    return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
 
 
 def token_logprobs(

@@ -147,6 +147,24 @@ def test_score_after_the_end_trains_the_critic_one_slot_further() -> None:
     assert experience.policy.row_counts.tolist() == [3.0, 5.0, 0.0]
 
 
+def test_score_slot_does_not_depend_on_the_longest_answer_of_the_batch() -> None:
+    full = Answer(tokens=(7, 8, 9, 7, 2), kl=(0.0,) * 5, values=(0.0,) * 5)
+    chosen = settings(score_slot=ScoreSlot.AFTER_EOS)
+    alone = make_experience(rollouts_of(Answer()), settings=chosen)
+    beside = make_experience(rollouts_of(Answer(), full), settings=chosen)
+    assert rows_of(alone.critic.targets.returns)[0] == rows_of(beside.critic.targets.returns)[0]
+    assert len(rows_of(alone.critic.targets.returns)[0]) == 4
+
+
+def test_advantages_are_whitened_over_response_tokens_not_over_the_score_slot() -> None:
+    chosen = settings(score_slot=ScoreSlot.AFTER_EOS, whiten_advantages=True)
+    experience = make_experience(rollouts_of(Answer(), Answer(score=-2.0)), settings=chosen)
+    advantages = experience.policy.targets.advantages.values
+    assert len(advantages) == 6
+    assert advantages.mean() == pytest.approx(0.0, abs=1e-6)
+    assert advantages.std() == pytest.approx(1.0, abs=1e-5)
+
+
 def test_kl_in_the_loss_leaves_the_reward_to_the_score() -> None:
     experience = make_experience(rollouts_of(Answer()), settings=settings(kl_in_loss=True))
     stats = values_of(experience)
@@ -222,6 +240,13 @@ def test_generators_gap_caps_the_policys_weights_but_not_the_divisor() -> None:
     assert rows_of(experience.policy.targets.weights) == [pytest.approx([1.5] * 3), [2.0] * 3]
     assert experience.policy.row_counts.tolist() == [3.0, 3.0]
     assert rows_of(experience.critic.targets.weights) == [[1.0] * 3] * 2
+
+
+def test_correction_multiplies_the_loss_forms_weights() -> None:
+    correction = RolloutCorrection(kind=CorrectionKind.TIS_TOKEN, low=0.0, high=2.0)
+    chosen = settings(rollout_correction=correction, loss_form=LossForm.SEQUENCE_MEAN_TOKEN_MEAN)
+    experience = make_experience(rollouts_of(Answer(mismatch=3.0)), settings=chosen)
+    assert rows_of(experience.policy.targets.weights)[0] == pytest.approx([2 / 3] * 3)
 
 
 def test_sequence_mean_weights_count_answers() -> None:

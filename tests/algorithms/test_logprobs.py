@@ -1,6 +1,10 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlhf_ray.algorithms.logprobs import logprobs_and_entropy, token_logprobs
 
@@ -48,25 +52,52 @@ def test_chunks_change_neither_values_nor_gradients(chunk_tokens: int) -> None:
     )
 
 
-def test_no_logits_of_more_than_a_chunk_are_made_or_kept() -> None:
+class LiveLogits(TorchDispatchMode):
+    """Counts arrays with a column per vocabulary entry: the rows of the largest, and how many lived at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most_rows = 0
+        self.most_alive = 0
+        self.storages: list[StorageWeakRef] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and out.shape[-1:] == (VOCAB,) and out.shape[0] != VOCAB:
+            self.most_rows = max(self.most_rows, out.shape[0])
+            ref = StorageWeakRef(out.untyped_storage())
+            alive = [known for known in self.storages if not known.expired() and known.cdata != ref.cdata]
+            self.storages = [*alive, ref]
+            self.most_alive = max(self.most_alive, len(self.storages))
+        return out
+
+
+@pytest.mark.parametrize("use", ["logprobs", "entropy", "both"])
+def test_memory_is_that_of_one_chunk_however_many_there_are(use: str) -> None:
+    alive = {}
+    for num_tokens in (12, 120):
+        hidden = torch.randn(num_tokens, WIDTH, requires_grad=True)
+        head = torch.randn(VOCAB + 1, WIDTH, requires_grad=True)
+        labels = torch.zeros(num_tokens, dtype=torch.long)
+        with LiveLogits() as live:
+            logprobs, entropy = token_logprobs(
+                hidden, labels, project=lambda h, w=head: h @ w.T, temperature=0.7, chunk_tokens=4, num_valid=VOCAB
+            )
+            used = {"logprobs": logprobs.sum(), "entropy": entropy.sum(), "both": logprobs.sum() + entropy.sum()}
+            used[use].backward()
+        assert live.most_rows == 4
+        alive[num_tokens] = live.most_alive
+    assert 0 < alive[120] == alive[12]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_gradients_are_those_of_the_formulas(temperature: float) -> None:
     hidden, head, labels = inputs()
-    rows: list[int] = []
-    kept: list[torch.Size] = []
-
-    def project(part: Tensor) -> Tensor:
-        rows.append(len(part))
-        return part @ head.T
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor.shape)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        logprobs, _ = token_logprobs(hidden, labels, project=project, temperature=1.0, chunk_tokens=4)
-        forward_shapes = list(kept)
-    logprobs.sum().backward()
-    assert sorted(rows) == [3, 3, 4, 4, 4, 4]  # once forward, once again on the way back
-    assert all(VOCAB not in shape for shape in forward_shapes)
+    logits = (hidden @ head.T).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: logprobs_and_entropy(z, labels, temperature=temperature), logits)
+    log_softmax = torch.log_softmax(logits / temperature, dim=-1)
+    slow = log_softmax[range(NUM_TOKENS), labels], -(log_softmax.exp() * log_softmax).sum(dim=-1)
+    torch.testing.assert_close(logprobs_and_entropy(logits, labels, temperature=temperature), slow, rtol=0, atol=1e-12)
 
 
 def test_columns_beyond_the_vocabulary_have_no_probability() -> None:

@@ -4,8 +4,7 @@ import torch
 
 from rlhf_ray.algorithms.masking import mask_from_lengths
 from rlhf_ray.algorithms.padding import pad, unpad
-from rlhf_ray.algorithms.sequences import join
-from rlhf_ray.types import Ragged
+from rlhf_ray.types import Ragged, join
 
 ROWS = Ragged.from_rows([[1.5, 2.5], [], [3.5, 4.5, 5.5]], np.float32)
 

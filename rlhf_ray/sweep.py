@@ -16,7 +16,6 @@ from types import FrameType
 from typing import NoReturn
 
 from hydra.core.override_parser.types import Override
-from rich.console import Console
 from rich.table import Column, Table
 
 from rlhf_ray.config.overrides import parse_overrides
@@ -87,12 +86,12 @@ def status_of(exit_code: int) -> str:
             return "failed"
 
 
-def print_table(results: Sequence[JobResult]) -> None:
+def table_of(results: Sequence[JobResult]) -> Table:
     """One line per job."""
     table = Table("job", "settings", "status", Column("run directory", overflow="fold"))
     for number, result in enumerate(results):
         table.add_row(str(number), " ".join(result.words), result.status, result.run_dir)
-    Console().print(table)
+    return table
 
 
 def _is_listed(override: Override) -> bool:

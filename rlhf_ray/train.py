@@ -166,7 +166,7 @@ def _show(line: CommandLine) -> int:
     prepare_hydra(lambda: "NAME")
     if not line.multirun:
         check_words(words, hydra_runs_jobs=False)
-        compose_values(words)
+        compose_values(words, job=None)
     sys.argv = [sys.argv[0], *line.shows, *words]
     _job_of_hydra()
     return FINISHED

@@ -29,7 +29,6 @@ class Composed:
 
     values: dict[str, Any]  # not yet checked
     run_dir: str
-    sweep_run_dir: str
     choices: dict[str, str]  # group -> choice
 
 
@@ -39,15 +38,16 @@ def prepare_hydra(new_run_name: Callable[[], str]) -> None:
     OmegaConf.register_new_resolver("run_name", new_run_name, use_cache=False, replace=True)
 
 
-def compose_values(overrides: Sequence[str]) -> Composed:
-    """Raises ConfigError for what Hydra refuses."""
+def compose_values(overrides: Sequence[str], *, job: int | None) -> Composed:
+    """The values of one job (its number in a multirun). Raises ConfigError for what Hydra refuses."""
+    words = list(overrides) if job is None else [*overrides, f"hydra.job.num={job}"]
     state = GlobalHydra.instance()
     outer = state.hydra  # set where one of Hydra's own launchers runs this job
     state.clear()
     try:
         with initialize_config_dir(str(CONF_DIR), version_base="1.3", job_name="rlhf_ray"):
-            tree = compose(CONFIG_NAME, overrides=list(overrides), return_hydra_config=True)
-        return _composed(tree)
+            tree = compose(CONFIG_NAME, overrides=words, return_hydra_config=True)
+        return _composed(tree, job=job)
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise ConfigError(_reason(error)) from error
     finally:
@@ -70,10 +70,10 @@ def searched_folders(overrides: Sequence[str]) -> tuple[Path, ...]:
     return tuple(Path(item.strip().strip("'\"").removeprefix("file://")) for item in items if item.strip())
 
 
-def _composed(tree: DictConfig) -> Composed:
+def _composed(tree: DictConfig, *, job: int | None) -> Composed:
     choices = {str(group): str(choice) for group, choice in tree.hydra.runtime.choices.items()}
-    run_dir, sweep = str(tree.hydra.run.dir), tree.hydra.sweep
-    sweep_run_dir = str(Path(str(sweep.dir)) / str(sweep.subdir))
+    run, sweep = tree.hydra.run, tree.hydra.sweep
+    run_dir = str(run.dir) if job is None else str(Path(str(sweep.dir)) / str(sweep.subdir))
     with flag_override(tree, ["struct", "readonly"], [False, False]):
         del tree["hydra"]
     values = OmegaConf.to_container(tree, resolve=True, throw_on_missing=False)
@@ -81,7 +81,6 @@ def _composed(tree: DictConfig) -> Composed:
     return Composed(
         values={str(key): value for key, value in values.items()},
         run_dir=run_dir,
-        sweep_run_dir=sweep_run_dir,
         choices=choices,
     )
 

@@ -55,17 +55,18 @@ def load(words: Sequence[str], start: Start) -> Loaded:
     prepare_hydra(lambda: start.run_name)
     words = with_experiment(words)
     overrides = check_words(words, hydra_runs_jobs=False)
-    composed = compose_values(words if start.job is None else [*words, f"hydra.job.num={start.job}"])
+    composed = compose_values(words, job=start.job)
     raise_together(_choice_problems(composed))
     values = composed.values
     if values["resume"]:
         asked = asdict(typed(values, folder=start.folder))
-        values = preset = resumed_values(Path(asked["resume"]), overrides=overrides, asked=asked)
+        values = resumed_values(Path(asked["resume"]), overrides=overrides, asked=asked)
     else:
-        values["run_dir"] = values["run_dir"] or (composed.run_dir if start.job is None else composed.sweep_run_dir)
-        preset = compose_values([word for word in words if _is_choice(word)]).values
+        values["run_dir"] = values["run_dir"] or composed.run_dir
     config = typed(values, folder=start.folder)
     raise_together(rules.problems(config) + host_problems(config, start.host))
+    # what the chosen files set, or the resumed run had, is no surprise
+    preset = values if values["resume"] else compose_values([w for w in words if _is_choice(w)], job=None).values
     return Loaded(config=config, warnings=tuple(rules.warnings(config, preset=typed(preset, folder=start.folder))))
 
 

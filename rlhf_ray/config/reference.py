@@ -41,7 +41,7 @@ _TABLE_HEAD = "| key | default | meaning | accepted | usual |\n|---|---|---|---|
 def reference() -> str:
     """The whole page."""
     prepare_hydra(lambda: "")
-    composed = compose_values([])
+    composed = compose_values([], job=None)
     default_job = {setting.key: value for setting, value in _with_values(composed.values)}
     choices = "\n".join(
         f"| {group} | {', '.join(_first(composed.choices[group], names))} |"

@@ -33,9 +33,10 @@ def resumed_values(folder: Path, *, overrides: Sequence[Override], asked: Mappin
             _take(values, asked, key)
         elif section not in _NOT_COMPARED and override.input_line not in command:
             stored, wanted = _select(values, key), _select(asked, key)
-            if isinstance(wanted, Mapping) or stored != wanted:
-                began = shown(stored) if not isinstance(stored, Mapping | None) else "another choice"
-                conflicts.append(f"{override.input_line}: the run was started with {key}={began}")
+            if isinstance(wanted, Mapping):
+                conflicts.append(f"{override.input_line}: not among the words that the run was started with")
+            elif stored != wanted:
+                conflicts.append(f"{override.input_line}: the run was started with {key}={shown(stored)}")
     if conflicts:
         changeable = ", ".join(f"{name}.*" if name != "dry_run" else name for name in CHANGEABLE)
         raise ConfigError(
@@ -63,10 +64,10 @@ def _read_run(folder: Path) -> dict[str, Any]:
 
 
 def _select(tree: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key; None where there is none."""
+    """The value at a dotted key; an empty section for a choice that is no section, such as an experiment."""
     value: Any = tree
     for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
+        value = value.get(name, {})
     return value
 
 

@@ -26,7 +26,7 @@ class StaleGeneratorError(SyncError):
 
 
 class DivergedError(RlhfRayError, ArithmeticError):
-    """A number that must be finite is not (a gradient norm, a score): names it; nothing was written into the weights."""
+    """A number that must be finite is not (a gradient norm, a score): names it; the weights are untouched."""
 
 
 class SelfCheckError(RlhfRayError, RuntimeError):

@@ -145,10 +145,9 @@ class Sequences:
     prompt_lengths: NDArray[np.int64]  # [B], at least 1
 
 
-def join(completions: Completions) -> Sequences:
-    """Prompt and answer of every row laid together, as sampled."""
-    prompts, answers = completions.prompts.tokens, completions.tokens
-    rows = [np.concatenate(pair) for pair in zip(prompts.rows(), answers.rows(), strict=True)]
+def join(prompts: Ragged, responses: Ragged) -> Sequences:
+    """Prompt and response of every row laid together."""
+    rows = [np.concatenate(pair) for pair in zip(prompts.rows(), responses.rows(), strict=True)]
     return Sequences(tokens=Ragged.from_rows(rows, np.int32), prompt_lengths=prompts.lengths)
 
 

@@ -173,7 +173,11 @@ class DataWorker(Worker):
     ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], TrainBatch[PreferenceTargets[Ragged]]]:
         """Groups of answers labelled by gold, split by prompt into training and held-out groups."""
         assert self._gold is not None, "labels need a gold scorer"
-        batch = group_batch(join(completions), self._gold.score(completions).scores, group=num_samples)
+        batch = group_batch(
+            join(completions.prompts.tokens, completions.tokens),
+            self._gold.score(completions).scores,
+            group=num_samples,
+        )
         num_groups = len(completions.texts) // num_samples
         train, held_out = split_rows(num_groups, share=held_out_share, seed=self._settings.seed)
         return take_groups(batch, train), take_groups(batch, held_out)

@@ -33,7 +33,7 @@ class ReferenceWorker(Worker):
     def logprobs(self, completions: Completions) -> Ragged:
         """Log-probs of the answers' tokens, as the reference says them."""
         assert self._model is not None, "open a model first"
-        sequences = join(completions)
+        sequences = join(completions.prompts.tokens, completions.tokens)
         outputs = policy_outputs(self._model, sequences, max_tokens=self._max_tokens, distribution=self._distribution)
         return outputs.logprobs
 

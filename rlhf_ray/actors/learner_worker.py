@@ -68,14 +68,14 @@ class LearnerWorker(Worker):
     @phase("policy_logprobs")
     def logprobs(self, completions: Completions) -> Ragged:
         """Log-probs of the answers' tokens, as the policy says them now."""
-        outputs = self._opened().forward(join(completions))
+        outputs = self._opened().forward(join(completions.prompts.tokens, completions.tokens))
         assert isinstance(outputs, PolicyOutputs)
         return outputs.logprobs
 
     @phase("values")
     def values(self, completions: Completions) -> ValueOutputs[Ragged]:
         """Values before the answers' tokens, and the value at the last token."""
-        outputs = self._opened().forward(join(completions))
+        outputs = self._opened().forward(join(completions.prompts.tokens, completions.tokens))
         assert isinstance(outputs, ValueOutputs)
         return outputs
 

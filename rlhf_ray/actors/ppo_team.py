@@ -1,4 +1,4 @@
-"""The worker team of the PPO loop: see loops/team.py, PpoTeam."""
+"""The worker team of the PPO loop: see loops/team.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PpoTeamSettings:
 
 
 class ActorPpoTeam:
-    """Implements loops.team.PpoTeam."""
+    """Implements PpoTeam and PpoWatch of loops/team.py."""
 
     def __init__(self, team: Team, settings: PpoTeamSettings) -> None:
         self._team = team
@@ -84,7 +84,7 @@ class ActorPpoTeam:
         return self._team.sync(version)
 
     def evaluate(self, step: int) -> Stats:
-        """See PpoTeam."""
+        """See PpoWatch."""
         settings, gather = self._settings, self._team.runtime.gather
         self._team.runtime.at(f"evaluation after ppo iteration {step}")
         requests = self._team.runtime.call_many(
@@ -114,7 +114,7 @@ class ActorPpoTeam:
         return stats
 
     def self_check(self, step: int, *, kl_coef: float, policy: Update) -> Stats:
-        """See PpoTeam."""
+        """See PpoWatch."""
         rollouts = self.assess(self.generate(step))
         experience, estimated = self._estimate(rollouts, kl_coef=kl_coef)
         parts = [estimated, self._call(self._workers.policy, LearnerWorker.evaluate, experience.policy, policy.loss)]
@@ -123,7 +123,7 @@ class ActorPpoTeam:
         return merge_stats(self._team.runtime.gather(parts))
 
     def save(self, folder: Path) -> None:
-        """See PpoTeam."""
+        """See PpoWatch."""
         self._team.runtime.gather(
             [
                 self._call(worker, LearnerWorker.save, learner_path(folder, worker.role))
@@ -132,7 +132,7 @@ class ActorPpoTeam:
         )
 
     def timings(self) -> Stats:
-        """See PpoTeam."""
+        """See PpoWatch."""
         return self._team.timings()
 
     def _reference(self, completions: Ref[Completions]) -> Ref[Ragged] | None:

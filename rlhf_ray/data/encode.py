@@ -17,7 +17,7 @@ from rlhf_ray.data.preference_groups import group_batch
 from rlhf_ray.data.rows import AnyRow, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import start_ids
 from rlhf_ray.errors import DataError
-from rlhf_ray.types import Completions, PreferenceTargets, Prompts, Ragged, Sequences, SftTargets, TrainBatch
+from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, Sequences, SftTargets, TrainBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -112,12 +112,6 @@ def encode_pairs(
     labels = np.tile([1.0, 0.0], len(kept))
     batch = group_batch(_cut(sequences, tokenizer, max_tokens=max_tokens), labels, group=2)
     return batch, report
-
-
-def join(completions: Completions) -> Sequences:
-    """Prompt and answer of every row laid together, as sampled."""
-    prompts, answers = completions.prompts.tokens, completions.tokens
-    return _lay(prompts.rows(), answers.rows())
 
 
 def _lay(prompts: Sequence[TokenRow], answers: Sequence[TokenRow]) -> Sequences:

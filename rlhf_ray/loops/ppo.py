@@ -7,15 +7,16 @@ prompts -> generate -> [policy log-probs | reference log-probs | values | reward
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from rlhf_ray.algorithms.kl import adapted_kl_coef
 from rlhf_ray.learner.base import Loss, Update
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.plan import Schedule, epochs_plan
+from rlhf_ray.loops.rates import rates
 from rlhf_ray.loops.self_check import CheckLimits, check_identities
-from rlhf_ray.loops.team import PpoTeam
-from rlhf_ray.types import Last, Mean, Stats, StopRule, Sum, merge_stats
+from rlhf_ray.loops.team import PpoTeam, PpoWatch
+from rlhf_ray.types import Last, Mean, Stats, StopRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,7 @@ class PpoState:
 class PpoHooks:
     """What the loop tells its surroundings, and the one thing it asks them."""
 
+    watch: PpoWatch
     record: Callable[[int, Stats], None]
     should_stop: Callable[[int, Stats], str | None]  # a reason ends the run
     checkpoints: Checkpoints
@@ -76,27 +78,28 @@ def iteration(team: PpoTeam, settings: PpoSettings, state: PpoState) -> tuple[Pp
             horizon=settings.kl_horizon,
             num_episodes=settings.episodes,
         )
-    counted: Stats = {"episode": Sum((step + 1) * settings.episodes)}
-    stats = merge_stats([measured, learned, synced, counted, team.timings()])
-    return PpoState(step=step + 1, kl_coef=kl_coef), stats
+    return PpoState(step=step + 1, kl_coef=kl_coef), measured | learned | synced
 
 
 def train_ppo(team: PpoTeam, settings: PpoSettings, state: PpoState, hooks: PpoHooks) -> tuple[PpoState, str]:
     """Iterate to the end, or until `should_stop` gives a reason. The generators must hold version `state.step`."""
     if settings.limits:
         policy, _ = updates(settings, state.step)
-        identities = team.self_check(state.step, kl_coef=state.kl_coef, policy=policy)
+        identities = hooks.watch.self_check(state.step, kl_coef=state.kl_coef, policy=policy)
         check_identities(identities, step=state.step, limits=settings.limits)
     reason = "all iterations done"
     while state.step < settings.num_iterations:
         state, stats = iteration(team, settings, state)
+        stats |= rates(stats | hooks.watch.timings(), step=state.step, episodes=settings.episodes)
         last = state.step == settings.num_iterations
         stopped = hooks.should_stop(state.step, stats)
         if last or stopped or state.step % settings.evaluate_every == 0:
-            stats |= team.evaluate(state.step)
+            stats |= hooks.watch.evaluate(state.step)
         hooks.record(state.step, stats)
         if hooks.checkpoints.due(state.step) or last or stopped:
-            hooks.checkpoints.write(state.step, save=team.save, state={"step": state.step, "kl_coef": state.kl_coef})
+            hooks.checkpoints.write(
+                state.step, save=hooks.watch.save, state={"step": state.step, "kl_coef": state.kl_coef}
+            )
         if stopped:
             reason = stopped
             break

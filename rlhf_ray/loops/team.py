@@ -43,14 +43,18 @@ class PpoTeam(Protocol):
     def sync(self, version: int) -> Stats:
         """Send the policy's weights to every generator; returns once all have confirmed version and content."""
 
+
+class PpoWatch(Protocol):
+    """What the loop has done around the algorithm: measure, check, keep."""
+
     def evaluate(self, step: int) -> Stats:
         """Answer the held-out prompts with the weights in force and compare with the start of the policy."""
 
     def self_check(self, step: int, *, kl_coef: float, policy: Update) -> Stats:
         """Measure the identities that hold before an update (see self_check.py)."""
 
+    def timings(self) -> Stats:
+        """Seconds per phase since the last call, and the wall time in which nothing computed."""
+
     def save(self, folder: Path) -> None:
         """Write policy and critic with their optimizers."""
-
-    def timings(self) -> Stats:
-        """Seconds per phase since the last call, and the share of the wall time in which nothing computed."""

@@ -17,6 +17,7 @@ from rlhf_ray.algorithms.losses import BradleyTerryLoss, PolicyLoss, SftLoss, Va
 from rlhf_ray.algorithms.schedules import ScheduleKind
 from rlhf_ray.algorithms.shaping import MissingEos, ScoreSlot
 from rlhf_ray.config.algorithm import AlgorithmConfig
+from rlhf_ray.config.derived import uses_gold
 from rlhf_ray.config.placement import RoleConfig
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.reviews import CorpusSizes
@@ -45,17 +46,6 @@ SFT_METRICS, REWARD_MODEL_METRICS = (
 POLICY_METRICS = StepMetrics(grad_norm="policy/grad_norm", learning_rate="lr", skipped_steps="policy/skipped_steps")
 CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", skipped_steps="val/skipped_steps")
 EARLY_STOP_FACTOR = 1.5  # of target_approx_kl
-
-
-def uses_gold(config: TrainConfig) -> bool:
-    """Whether the built-in gold scorer judges: asked for, or `auto` with the built-in data."""
-    match config.reward.gold:
-        case "reviews":
-            return True
-        case "auto":
-            return config.data.prompts is None
-        case _:
-            return False
 
 
 def lengths(config: TrainConfig) -> Lengths:

@@ -127,7 +127,12 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         ctx.records.set_aside_after("ppo", latest.step)
         state = PpoState(step=int(latest.state["step"]), kl_coef=float(latest.state["kl_coef"]))
         team.sync(version=state.step)
-    hooks = PpoHooks(record=record, should_stop=stop_rule(config.algorithm.stop_above_kl), checkpoints=checkpoints)
+    hooks = PpoHooks(
+        watch=ppo_team,
+        record=record,
+        should_stop=stop_rule(config.algorithm.stop_above_kl),
+        checkpoints=checkpoints,
+    )
     team.timings()
     state, reason = train_ppo(ppo_team, loop, state, hooks)
     ctx.display.message(f"ppo ended after {state.step} iterations: {reason}")

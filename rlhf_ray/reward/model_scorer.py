@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rlhf_ray.data.encode import join
 from rlhf_ray.data.lengths import cut_prompts_left
 from rlhf_ray.errors import DivergedError, ModelError
 from rlhf_ray.models.directory import SCORE_HEAD, inspect_model
 from rlhf_ray.models.load import HeadStart, load_scalar_model
 from rlhf_ray.models.scalar_forward import scalar_outputs
-from rlhf_ray.types import Completions, RewardPart, Rewards, Sequences
+from rlhf_ray.types import Completions, RewardPart, Rewards, Sequences, join
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class ModelScorer:
 
     def score(self, completions: Completions) -> Rewards:
         """See Scorer. Raises DivergedError naming the first prompt whose score is not finite."""
-        sequences = self._fit(join(completions), completions)
+        sequences = self._fit(join(completions.prompts.tokens, completions.tokens), completions)
         scores = scalar_outputs(self._model, sequences, max_tokens=self._max_tokens).scores.values.astype(np.float64)
         bad = np.flatnonzero(~np.isfinite(scores))
         if len(bad):

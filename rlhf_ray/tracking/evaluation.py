@@ -36,8 +36,8 @@ class Judged:
 def evaluation_stats(judged: Judged, baseline: Judged) -> Stats:
     """Scores, win rate against the baseline, agreement of the two scorers, KL and variety.
 
-    Answers are paired by prompt and sampling seed. Preference accuracy: of two answers to one prompt that gold tells apart, does the reward
-    model prefer the same?
+    Answers are paired by prompt and sampling seed. Preference accuracy: of two answers to one prompt that gold tells
+    apart, does the reward model prefer the same?
     """
     answers = judged.completions
     kl = _row_sums(judged.logprobs) - _row_sums(judged.ref_logprobs)

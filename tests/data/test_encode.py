@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from rlhf_ray.data.encode import encode_demonstrations, encode_pairs, encode_prompts, join
+from rlhf_ray.data.encode import encode_demonstrations, encode_pairs, encode_prompts
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
-from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
+from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged, join
 
 
 def prompts_of(*texts):
@@ -145,7 +145,7 @@ def test_join_lays_sampled_answers_behind_their_prompts_and_adds_no_end_token():
         finish_reasons=(FinishReason.STOP, FinishReason.LENGTH),
         versions=np.zeros((2, 2), dtype=np.int64),
     )
-    sequences = join(completions)
+    sequences = join(completions.prompts.tokens, completions.tokens)
     assert as_lists(sequences.tokens) == [[3, 4, 6, 2], [5, 7, 8, 9]]
     assert sequences.prompt_lengths.tolist() == [2, 1]
 

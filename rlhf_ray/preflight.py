@@ -40,7 +40,7 @@ def _models(config: TrainConfig) -> Iterator[str]:
         if reward is not None:
             yield from _reward(config, inspect_model(Path(reward)))
     except ModelError as error:
-        yield f"reward.path: {error}"
+        yield f"reward.path (reward.head={config.reward.head}): {error}"
 
 
 def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:

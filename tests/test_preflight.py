@@ -1,0 +1,181 @@
+"""What a config names in the world, looked at before anything loads."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.preflight import world_problems
+
+
+def write_model(folder: Path, *, architecture: str, tensors: Mapping[str, tuple[int, ...]], context: int = 256) -> str:
+    folder.mkdir()
+    config = {
+        "architectures": [architecture],
+        "vocab_size": 32,
+        "hidden_size": 8,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": context,
+        "eos_token_id": 2,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file(
+        {name: np.zeros(shape, dtype=np.float32) for name, shape in tensors.items()}, folder / "model.safetensors"
+    )
+    return str(folder)
+
+
+def write_policy(folder: Path, *, context: int = 256) -> str:
+    tensors = {"model.embed_tokens.weight": (32, 8), "lm_head.weight": (32, 8)}
+    return write_model(folder, architecture="LlamaForCausalLM", tensors=tensors, context=context)
+
+
+def write_reward(folder: Path, *, head: str = "score", context: int = 256) -> str:
+    tensors = {"model.embed_tokens.weight": (32, 8), f"{head}.weight": (1, 8)}
+    return write_model(folder, architecture="LlamaForSequenceClassification", tensors=tensors, context=context)
+
+
+def write_rows(file: Path, *rows: object) -> str:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(file)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """PPO from two good models on a good file into a new directory."""
+    config = TrainConfig(stages=["ppo"], run_dir=str(tmp_path / "outputs/run"))
+    config.model.path = write_policy(tmp_path / "policy")
+    config.reward.path = write_reward(tmp_path / "reward")
+    config.data.prompts = write_rows(tmp_path / "prompts.jsonl", {"prompt": "Name a colour."})
+    return config
+
+
+def test_good_models_a_good_file_and_a_new_directory_are_fine(config):
+    assert world_problems(config) == []
+
+
+def test_the_default_config_needs_nothing_but_a_directory(tmp_path):
+    assert world_problems(TrainConfig(run_dir=str(tmp_path))) == []
+
+
+def test_a_policy_in_place_of_the_reward_model_is_refused_by_path(config):
+    config.reward.path = config.model.path
+    (message,) = world_problems(config)
+    assert f"model.path={config.model.path} is reward.path, too" in message
+    assert "no score head" in message
+
+
+def test_a_copy_of_the_policy_in_place_of_the_reward_model_is_refused_by_its_tensors(config, tmp_path):
+    config.reward.path = write_policy(tmp_path / "copy")
+    (message,) = world_problems(config)
+    assert message.startswith(f"reward.path (reward.head=score): {tmp_path / 'copy'} is a language model without a score head")
+
+
+def test_a_head_of_another_name_has_to_be_named(config, tmp_path):
+    config.reward.path = write_reward(tmp_path / "other", head="v_head")
+    (message,) = world_problems(config)
+    assert "other heads in it: v_head" in message
+    config.reward.head = "v_head"
+    assert world_problems(config) == []
+
+
+def test_a_reward_model_in_place_of_the_policy_is_refused(config, tmp_path):
+    config.model.path = write_reward(tmp_path / "second")
+    (message,) = world_problems(config)
+    assert message.startswith("model.path: ")
+    assert "not a language model" in message
+
+
+def test_missing_models_and_files_are_told_together(config):
+    config.model.path, config.reward.path, config.data.prompts = "/no/policy", "/no/reward", "/no/prompts"
+    messages = world_problems(config)
+    assert [message.partition(" ")[0] for message in messages] == ["model.path:", "reward.path", "data.prompts:"]
+    assert all("/no/" in message for message in messages)
+
+
+def test_a_context_too_short_for_prompt_and_answer_names_the_three_keys(config, tmp_path):
+    config.model.path = write_policy(tmp_path / "short", context=20)
+    config.data.max_prompt_tokens, config.algorithm.max_new_tokens = 16, 8
+    (message,) = world_problems(config)
+    assert "model.path=" in message
+    assert "at most 20 tokens" in message
+    assert "data.max_prompt_tokens=16" in message
+    assert "algorithm.max_new_tokens=8" in message
+
+
+def test_a_reward_model_may_be_short_as_long_as_an_answer_fits(config, tmp_path):
+    config.reward.path = write_reward(tmp_path / "short", context=60)
+    assert world_problems(config) == []
+    config.algorithm.max_new_tokens = 60
+    (message,) = world_problems(config)
+    assert "algorithm.max_new_tokens=60" in message
+    assert "accepted is at most 59" in message
+
+
+def test_bad_rows_are_listed_by_line_or_skipped_on_request(config, tmp_path):
+    config.data.prompts = write_rows(tmp_path / "mixed.jsonl", {"prompt": "Name a tree."}, {"question": "x"}, [])
+    (message,) = world_problems(config)
+    assert message.startswith("data.prompts: ")
+    assert "line 2: " in message
+    assert "line 3: " in message
+    config.data.on_bad_row = "skip"
+    assert world_problems(config) == []
+
+
+def test_each_kind_of_file_is_read_as_its_kind(config, tmp_path):
+    config.data.demonstrations = write_rows(tmp_path / "d.jsonl", {"prompt": "a", "chosen": "b", "rejected": "c"})
+    config.data.preferences = write_rows(tmp_path / "p.jsonl", {"prompt": "a", "response": "b"})
+    first, second = world_problems(config)
+    assert first.startswith("data.demonstrations: ")
+    assert "response" in first
+    assert second.startswith("data.preferences: ")
+    assert "chosen" in second
+
+
+def test_a_directory_with_something_in_it_is_refused_unless_it_is_resumed(config, tmp_path):
+    folder = tmp_path / "used"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("")
+    config.run_dir = str(folder)
+    (message,) = world_problems(config)
+    assert f"run_dir={folder} is not empty" in message
+    assert f"resume={folder}" in message
+    config.resume = str(folder)
+    assert world_problems(config) == []
+
+
+def test_an_empty_directory_is_taken(config, tmp_path):
+    (tmp_path / "empty").mkdir()
+    config.run_dir = str(tmp_path / "empty")
+    assert world_problems(config) == []
+
+
+def test_a_file_in_place_of_the_run_directory_is_refused(config, tmp_path):
+    config.run_dir = config.data.prompts
+    (message,) = world_problems(config)
+    assert "is a file" in message
+
+
+def test_a_run_directory_below_a_file_is_refused(config):
+    config.run_dir = f"{config.data.prompts}/run"
+    (message,) = world_problems(config)
+    assert "cannot be written to" in message
+
+
+def test_more_checkpoints_than_fit_on_the_disk_are_refused(config):
+    config.checkpoint.keep = 10**12
+    (message,) = world_problems(config)
+    assert "MiB are needed" in message
+    assert "checkpoint.keep" in message
+
+
+def test_more_prompts_than_the_built_in_reviews_have_are_refused(tmp_path):
+    config = TrainConfig(run_dir=str(tmp_path))
+    config.data.num_prompts = 1_000_000
+    (message,) = world_problems(config)
+    assert "data.num_prompts=1000000" in message
+    assert "the built-in reviews have" in message

@@ -1,0 +1,76 @@
+"""Several jobs from one command line."""
+
+import os
+from functools import partial
+
+import pytest
+from rich.console import Console
+
+from rlhf_ray.errors import ConfigError
+from rlhf_ray.sweep import JobResult, expand, run_in_process, status_of, table_of
+
+
+def test_every_combination_is_a_job_and_plain_words_go_with_all():
+    jobs, differing = expand(["seed=1,2", "stages=[sft,ppo]", "algorithm.clip=0.1,0.2"])
+    assert jobs == [
+        ["seed=1", "stages=[sft,ppo]", "algorithm.clip=0.1"],
+        ["seed=1", "stages=[sft,ppo]", "algorithm.clip=0.2"],
+        ["seed=2", "stages=[sft,ppo]", "algorithm.clip=0.1"],
+        ["seed=2", "stages=[sft,ppo]", "algorithm.clip=0.2"],
+    ]
+    assert differing[1] == ("seed=1", "algorithm.clip=0.2")
+
+
+def test_ranges_choices_and_groups_are_expanded():
+    jobs, _ = expand(["seed=range(1,4)", "generator=choice(hf,vllm)"])
+    assert [job[0] for job in jobs[::2]] == ["seed=1", "seed=2", "seed=3"]
+    assert [job[1] for job in jobs[:2]] == ["generator=hf", "generator=vllm"]
+
+
+def test_quoted_values_stay_quoted():
+    jobs, _ = expand(["model.path='a=b','c d'"])
+    assert jobs == [["model.path='a=b'"], ["model.path='c d'"]]
+
+
+def test_without_several_values_there_is_one_job():
+    assert expand(["seed=3"]) == ([["seed=3"]], [()])
+
+
+def test_what_cannot_be_listed_is_refused():
+    with pytest.raises(ConfigError, match="seed=interval"):
+        expand(["seed=interval(0,1)"])
+    with pytest.raises(ConfigError, match="experiment=glob"):
+        expand(["experiment=glob(*)"])
+    with pytest.raises(ConfigError, match="KEY=VALUE"):
+        expand(["seed"])
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "status"),
+    [
+        (partial(int, 0), 0, "finished"),
+        (partial(int, 2), 2, "refused"),
+        (partial(int, "not a number"), 1, "failed"),
+        (partial(int, 130), 130, "stopped"),
+        (os.abort, -6, "killed (SIGABRT)"),
+    ],
+    ids=["returns", "refuses", "raises", "interrupted", "dies"],
+)
+def test_whatever_a_job_does_its_end_is_known(target, code, status):
+    assert run_in_process(target) == code
+    assert status_of(code) == status
+
+
+def test_the_table_tells_status_and_directory_of_every_job():
+    console = Console(record=True, width=60)
+    console.print(
+        table_of(
+            [
+                JobResult(words=("seed=1",), status="finished", run_dir="outputs/a/1"),
+                JobResult(words=("seed=2",), status="refused", run_dir=""),
+            ]
+        )
+    )
+    lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
+    assert ["0", "seed=1", "finished", "outputs/a/1"] in lines
+    assert ["1", "seed=2", "refused", ""] in lines

@@ -214,6 +214,16 @@ def test_tied_embeddings_are_fresh_after_every_sync(backend, bench_of, prompts):
     assert gap_to_learner(bench, draw(bench, prompts, version=2)) < 1e-4
 
 
+@pytest.mark.parametrize("backend", ["hf", "vllm"])
+def test_a_generator_of_a_tied_model_takes_its_head_from_the_head_that_was_sent(backend, bench_of, prompts):
+    # CPU kernels that repack a head never see it again if it is tied; only a head of its own is always fresh
+    bench = bench_of(backend, "tied")
+    with torch.no_grad():
+        bench.model.lm_head.weight = torch.nn.Parameter(bench.model.lm_head.weight.neg())
+    bench.sync(version=2)
+    assert gap_to_learner(bench, draw(bench, prompts, version=2)) < 1e-4
+
+
 def drop_a_name(manifest: WeightManifest) -> WeightManifest:
     kept = tuple(spec for spec in manifest.tensors if "layers.1.self_attn.k_proj" not in spec.name)
     return replace(manifest, tensors=kept)

@@ -7,7 +7,7 @@ prompts -> generate -> [policy log-probs | reference log-probs | values | reward
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from rlhf_ray.algorithms.kl import adapted_kl_coef
 from rlhf_ray.learner.base import Loss, Update

@@ -44,7 +44,7 @@ def test_placement_records_and_checks_may_change(loaded, run):
     config = loaded(*words).config
     assert (config.checkpoint.every, config.placement.backend, config.placement.policy.threads) == (1, "local", 2)
     assert (config.check.kl, config.dry_run) == (0.5, True)
-    assert config.checkpoint.sft_every == 4, "what is not named stays as it was"
+    assert config.checkpoint.sft_every == 30, "what is not named stays as it was"
     assert config.seed == 3
 
 

@@ -35,6 +35,8 @@ from rlhf_ray.types import (
     Completions,
     Experience,
     Last,
+    Max,
+    Mean,
     PolicyTargets,
     PreferenceTargets,
     Prompts,
@@ -217,11 +219,16 @@ class DataWorker(Worker):
 
     @phase("estimate")
     def estimate(
-        self, rollouts: Rollouts, settings: ExperienceSettings
+        self, step: int, rollouts: Rollouts, settings: ExperienceSettings
     ) -> tuple[TrainBatch[PolicyTargets[Ragged]], TrainBatch[ValueTargets[Ragged]], Stats]:
-        """See algorithms/experience.py."""
+        """See algorithms/experience.py; the version lag is how many updates older than `step` the answers' policy is."""
         experience: Experience = make_experience(rollouts, settings=settings)
-        return experience.policy, experience.critic, experience.stats
+        lags = step - rollouts.completions.versions[:, 0]
+        stats = experience.stats | {
+            "rollout/policy_version_lag": Mean(float(lags.sum()), len(lags)),
+            "rollout/policy_version_lag_max": Max(float(lags.max(initial=0))),
+        }
+        return experience.policy, experience.critic, stats
 
     @phase("record")
     def record(self, step: int, rollouts: Rollouts, policy: TrainBatch[PolicyTargets[Ragged]]) -> None:

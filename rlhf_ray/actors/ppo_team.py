@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class ActorPpoTeam:
 
     def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[ExperienceRefs, Stats]:
         """See PpoTeam."""
-        experience, stats = self._estimate(rollouts, kl_coef=kl_coef)
+        experience, stats = self._estimate(rollouts, step=step, kl_coef=kl_coef)
         self._call(self._workers.data, DataWorker.record, step, rollouts, experience.policy)
         return experience, self._team.runtime.gather([stats])[0]
 
@@ -85,7 +86,7 @@ class ActorPpoTeam:
 
     def evaluate(self, step: int) -> Stats:
         """See PpoWatch."""
-        settings, gather = self._settings, self._team.runtime.gather
+        settings, gather, began_s = self._settings, self._team.runtime.gather, time.time()
         self._team.runtime.at(f"evaluation after ppo iteration {step}")
         requests = self._team.runtime.call_many(
             self._workers.data,
@@ -111,12 +112,12 @@ class ActorPpoTeam:
         stats: Stats = gather([judged])[0]
         if settings.has_demonstrations:
             stats |= self._perplexity()
-        return stats
+        return stats | {"time/evaluate": Last(time.time() - began_s)}
 
     def self_check(self, step: int, *, kl_coef: float, policy: Update) -> Stats:
         """See PpoWatch."""
         rollouts = self.assess(self.generate(step))
-        experience, estimated = self._estimate(rollouts, kl_coef=kl_coef)
+        experience, estimated = self._estimate(rollouts, step=step, kl_coef=kl_coef)
         parts = [estimated, self._call(self._workers.policy, LearnerWorker.evaluate, experience.policy, policy.loss)]
         if self._settings.critic_is_reward_model:
             parts.append(self._call(self._workers.data, DataWorker.critic_gap, rollouts))
@@ -131,6 +132,10 @@ class ActorPpoTeam:
             ]
         )
 
+    def start_clock(self) -> None:
+        """See PpoWatch."""
+        self._team.start_clock()
+
     def timings(self) -> Stats:
         """See PpoWatch."""
         return self._team.timings()
@@ -140,10 +145,10 @@ class ActorPpoTeam:
             return None
         return self._call(self._workers.reference, ReferenceWorker.logprobs, completions)
 
-    def _estimate(self, rollouts: Ref[Rollouts], *, kl_coef: float) -> tuple[ExperienceRefs, Ref[Stats]]:
+    def _estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[ExperienceRefs, Ref[Stats]]:
         settings = dataclasses.replace(self._settings.experience, kl_coef=kl_coef)
         policy, critic, stats = self._team.runtime.call_many(
-            self._workers.data, DataWorker.estimate, rollouts, settings, num_results=3
+            self._workers.data, DataWorker.estimate, step, rollouts, settings, num_results=3
         )
         return ExperienceRefs(policy=policy, critic=critic), stats
 

@@ -57,6 +57,7 @@ class Team:
         self.sampling = sampling
         self._probe = probe
         self._clock_s = time.time()
+        self._between: list[Span] = []
 
     def open_generators(self, model_path: Path) -> list[Ref[None]]:
         """Begin to start the engines for this architecture."""
@@ -94,13 +95,19 @@ class Team:
             "sync/seconds": Last(time.time() - started_s),
         }
 
+    def start_clock(self) -> None:
+        """Forget what was done before; the time that checkpoints took since the last clock is told once more."""
+        self._between = self._gather_spans()
+        self._clock_s = time.time()
+
     def timings(self) -> Stats:
-        """Seconds per phase since the last call; idle = wall time in which no worker computed."""
-        spans = [span for log in self._gather_spans() for span in log]
-        now_s = time.time()
-        wall_s, self._clock_s = now_s - self._clock_s, now_s
+        """Seconds per phase since `start_clock`; orchestration = wall time in which no worker computed."""
+        spans = self._gather_spans()
+        wall_s = time.time() - self._clock_s
         busy = busy_s(spans)
+        checkpoints = pick(self._between, "checkpoint")
         return {
+            **({"time/checkpoint": Last(busy_s(checkpoints))} if checkpoints else {}),
             **{f"time/{name}": Last(busy_s(pick(spans, name))) for name in PHASES},
             "time/iteration": Last(wall_s),
             "time/orchestration": Last(max(0.0, wall_s - busy)),
@@ -110,8 +117,9 @@ class Team:
         """End the workers."""
         self.runtime.close()
 
-    def _gather_spans(self) -> list[list[Span]]:
-        return self.runtime.gather([self.runtime.call(one, Worker.spans) for one in self.workers.all()])
+    def _gather_spans(self) -> list[Span]:
+        logs = self.runtime.gather([self.runtime.call(one, Worker.spans) for one in self.workers.all()])
+        return [span for log in logs for span in log]
 
     def _ask_probe(self, version: int) -> float:
         """The largest log-prob gap of generator and learner, over all generators."""

@@ -89,6 +89,7 @@ def train_ppo(team: PpoTeam, settings: PpoSettings, state: PpoState, hooks: PpoH
         check_identities(identities, step=state.step, limits=settings.limits)
     reason = "all iterations done"
     while state.step < settings.num_iterations:
+        hooks.watch.start_clock()
         state, stats = iteration(team, settings, state)
         stats |= rates(stats | hooks.watch.timings(), step=state.step, episodes=settings.episodes)
         last = state.step == settings.num_iterations

@@ -53,8 +53,11 @@ class PpoWatch(Protocol):
     def self_check(self, step: int, *, kl_coef: float, policy: Update) -> Stats:
         """Measure the identities that hold before an update (see self_check.py)."""
 
+    def start_clock(self) -> None:
+        """An iteration begins."""
+
     def timings(self) -> Stats:
-        """Seconds per phase since the last call, and the wall time in which nothing computed."""
+        """Seconds per phase since `start_clock`, and the wall time in which nothing computed."""
 
     def save(self, folder: Path) -> None:
         """Write policy and critic with their optimizers."""

@@ -133,7 +133,6 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         should_stop=stop_rule(config.algorithm.stop_above_kl),
         checkpoints=checkpoints,
     )
-    team.timings()
     state, reason = train_ppo(ppo_team, loop, state, hooks)
     ctx.display.message(f"ppo ended after {state.step} iterations: {reason}")
     last = ctx.records.rows()[-1]

@@ -138,12 +138,13 @@ def _ready(words: Sequence[str], *, job: int | None) -> Loaded:
 def _sweep(words: Sequence[str]) -> int:
     """Jobs one after the other; what goes wrong with one is told at once and again at the end."""
     jobs, differing = expand(words)
-    results = []
+    results: list[JobResult] = []
     try:
         for number, (job, own) in enumerate(zip(jobs, differing, strict=True)):
             sys.stderr.write(f"job {number} ({len(jobs)} in all): {' '.join(own)}\n")
+            results.append(JobResult(words=own, status="stopped", run_dir=""))  # unless it comes to an end
             code, run_dir = _run_job(job, number=number)
-            results.append(JobResult(words=own, status=status_of(code), run_dir=run_dir))
+            results[-1] = JobResult(words=own, status=status_of(code), run_dir=run_dir)
     finally:
         Console().print(table_of(results))
     return FINISHED if all(result.status == "finished" for result in results) else FAILED

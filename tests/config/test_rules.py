@@ -63,7 +63,7 @@ REFUSED = [
     ({"learner.device": "cuda"}, ["placement.policy.num_gpus=0", "placement.reward.num_gpus=0", "placement=ray_gpu"]),
     ({"evaluation.num_shown": 300}, ["evaluation.num_shown=300", "evaluation.num_prompts=256"]),
     ({"learner.adam_beta1": 1.0}, ["learner.adam_beta1=1.0", "at most 0.9999"]),
-]  # fmt: skip
+]
 
 ACCEPTED = [
     {},
@@ -80,8 +80,9 @@ ACCEPTED = [
     {"placement.backend": "local", "learner.device": "cuda"},
     {"learner.device": "cuda", "generator.transport": "ipc", **ON_GPU},
     {"learner.device": "cuda", "generator.transport": "nccl", "generator.tensor_parallel_size": 2}
-    | ON_GPU | {"placement.generator.num_gpus": 2},
-]  # fmt: skip
+    | ON_GPU
+    | {"placement.generator.num_gpus": 2},
+]
 
 
 @pytest.mark.parametrize(("changes", "told"), REFUSED, ids=[str(changes) for changes, _ in REFUSED])

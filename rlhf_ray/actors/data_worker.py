@@ -221,7 +221,7 @@ class DataWorker(Worker):
     def estimate(
         self, step: int, rollouts: Rollouts, settings: ExperienceSettings
     ) -> tuple[TrainBatch[PolicyTargets[Ragged]], TrainBatch[ValueTargets[Ragged]], Stats]:
-        """See algorithms/experience.py; the version lag is how many updates older than `step` the answers' policy is."""
+        """See algorithms/experience.py. The version lag is how many updates older than `step` the answers are."""
         experience: Experience = make_experience(rollouts, settings=settings)
         lags = step - rollouts.completions.versions[:, 0]
         stats = experience.stats | {

@@ -44,7 +44,7 @@ class ActorPpoTeam:
 
     def generate(self, step: int) -> Ref[Completions]:
         """See PpoTeam."""
-        self._team.runtime.at(f"ppo iteration {step}")
+        self._team.runtime.at(f"ppo iteration {step + 1}")
         num_samples = self._team.sampling.num_samples
         requests = self._team.runtime.call_many(
             self._workers.data,
@@ -67,7 +67,7 @@ class ActorPpoTeam:
     def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[ExperienceRefs, Stats]:
         """See PpoTeam."""
         experience, stats = self._estimate(rollouts, step=step, kl_coef=kl_coef)
-        self._call(self._workers.data, DataWorker.record, step, rollouts, experience.policy)
+        self._call(self._workers.data, DataWorker.record, step + 1, rollouts, experience.policy)
         return experience, self._team.runtime.gather([stats])[0]
 
     def update(self, experience: ExperienceRefs, policy: Update, critic: Update) -> Stats:

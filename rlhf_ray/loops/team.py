@@ -26,7 +26,7 @@ class Trainee(Protocol):
 
 
 class PpoTeam(Protocol):
-    """The worker team of the PPO loop."""
+    """The worker team of the PPO loop. Update number `step` counts from 0: it is also the version of the policy."""
 
     def generate(self, step: int) -> Ref[Completions]:
         """Prompts of this step, answered by all generators; refused unless they hold exactly version `step`."""

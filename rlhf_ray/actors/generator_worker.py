@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.errors import ConfigError, StaleGeneratorError
 from rlhf_ray.generation.base import Generator
 from rlhf_ray.generation.settings import HfSettings, VllmSettings
 from rlhf_ray.types import Bucket, Completions, SampleRequest, Sampling, SyncReceipt, WeightManifest
+
+if TYPE_CHECKING:
+    from rlhf_ray.generation.vllm_generator import VllmGenerator
 
 
 class GeneratorWorker(Worker):
@@ -54,6 +59,24 @@ class GeneratorWorker(Worker):
     def finish_sync(self) -> SyncReceipt:
         """See Generator."""
         return self._opened().finish_sync()
+
+    @phase("sync")
+    def connect(self, init_info: Mapping[str, Any]) -> None:
+        """Join a GPU transport's group (see weight_sync/device_channel.py)."""
+        self._on_device().connect(init_info)
+
+    @phase("sync")
+    def receive_on_device(self, update_info: Mapping[str, Any]) -> None:
+        """Load what a GPU transport brings."""
+        self._on_device().receive_on_device(update_info)
+
+    def _on_device(self) -> VllmGenerator:
+        from rlhf_ray.generation.vllm_generator import VllmGenerator  # noqa: PLC0415  vLLM only where it is used
+
+        generator = self._opened()
+        if not isinstance(generator, VllmGenerator):
+            raise ConfigError("generator.transport nccl and ipc need generator.backend=vllm")
+        return generator
 
     def _opened(self) -> Generator:
         if self._generator is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,13 +28,18 @@ from rlhf_ray.types import (
     Ragged,
     Stats,
     StopRule,
+    SyncReceipt,
     TrainBatch,
     UpdateResult,
     ValueOutputs,
     WeightManifest,
     join,
 )
-from rlhf_ray.weight_sync.buckets import WeightSender
+from rlhf_ray.weight_sync.buckets import NamedTensors, WeightSender
+from rlhf_ray.weight_sync.channel import WeightChannel
+
+if TYPE_CHECKING:  # imports vLLM
+    from rlhf_ray.weight_sync.device_channel import DeviceReceiver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +61,7 @@ class LearnerWorker(Worker):
         self._model: LanguageModel | ScalarModel | None = None
         self._learner: Learner | None = None
         self._sender: WeightSender | None = None
+        self._channel: WeightChannel | None = None
 
     @phase("start")
     def open_policy(self, path: Path, metrics: StepMetrics) -> None:
@@ -119,6 +127,18 @@ class LearnerWorker(Worker):
         assert self._sender is not None
         return self._sender.bucket(index)
 
+    @phase("sync")
+    def send_on_device(
+        self, version: int, receivers: Sequence[DeviceReceiver], kind: str, ranks: int
+    ) -> tuple[SyncReceipt, ...]:
+        """Push the weights from GPU to GPU; the channel is opened once and again after an error."""
+        if self._channel is None:
+            self._channel = open_channel(kind, self._opened().named_weights, receivers, ranks=ranks)
+        channel, self._channel = self._channel, None
+        receipts = channel.send(version=version)
+        self._channel = channel
+        return receipts
+
     @phase("checkpoint")
     def export(self, folder: Path, tokenizer_source: Path) -> None:
         """Write an ordinary Hugging Face directory."""
@@ -142,8 +162,37 @@ class LearnerWorker(Worker):
     def _open(self, model: LanguageModel | ScalarModel, metrics: StepMetrics) -> None:
         self._model = model
         self._learner = TorchLearner(model, settings=self._settings.torch, metrics=metrics)
+        self._channel = None
         self._sender = WeightSender(self._learner.named_weights, bucket_bytes=self._settings.bucket_bytes)
 
     def _opened(self) -> Learner:
         assert self._learner is not None, "open a model first"
         return self._learner
+
+
+def open_channel(
+    kind: str, named_weights: Callable[[], NamedTensors], receivers: Sequence[DeviceReceiver], *, ranks: int
+) -> WeightChannel:
+    """Connect this process with the generators: `nccl` between GPUs, `ipc` on one."""
+    if kind == "ipc":
+        from rlhf_ray.weight_sync.ipc import ipc_channel  # noqa: PLC0415  vLLM only where it is used
+
+        return ipc_channel(named_weights, receivers)
+    from rlhf_ray.weight_sync.nccl import nccl_channel  # noqa: PLC0415  as above
+
+    return nccl_channel(
+        named_weights,
+        receivers,
+        address=socket.gethostbyname(socket.gethostname()),
+        ports=free_ports(len(receivers)),
+        ranks_per_receiver=ranks,
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, on this node."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for item in sockets:
+            item.bind(("", 0))
+        return [int(item.getsockname()[1]) for item in sockets]

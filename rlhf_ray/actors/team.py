@@ -7,20 +7,19 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
 from rlhf_ray.actors.generator_worker import GeneratorWorker
 from rlhf_ray.actors.learner_worker import LearnerWorker
 from rlhf_ray.actors.runtime import Remote, Runtime
+from rlhf_ray.actors.transport import Transport
 from rlhf_ray.actors.worker import Span, Worker, busy_s
 from rlhf_ray.errors import SyncError
-from rlhf_ray.types import Completions, Last, Ragged, Ref, SampleRequest, Sampling, Stats, Sum, SyncReceipt
+from rlhf_ray.types import Completions, Last, Ragged, Ref, SampleRequest, Sampling, Stats, SyncReceipt
 from rlhf_ray.weight_sync.probe import check_probe
 
 PHASES = ("generate", "score", "reference", "policy_logprobs", "values", "estimate", "update", "sync", "record")
-BUCKETS_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +50,19 @@ class ProbeSettings:
 class Team:
     """What all stages need: answers from the generators, weights to them, and the time everything took."""
 
-    def __init__(self, runtime: Runtime, workers: Workers, *, sampling: Sampling, probe: ProbeSettings) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        workers: Workers,
+        *,
+        transport: Transport,
+        sampling: Sampling,
+        probe: ProbeSettings,
+    ) -> None:
         self.runtime = runtime
         self.workers = workers
         self.sampling = sampling
+        self._transport = transport
         self._probe = probe
         self._clock_s = time.time()
         self._between: list[Span] = []
@@ -73,27 +81,11 @@ class Team:
         return self.runtime.call(self.workers.data, DataWorker.collect, *requests, *parts)
 
     def sync(self, version: int) -> Stats:
-        """Send the policy's weights to every generator, bucket k loading while k + 1 is written, then probe."""
+        """Send the policy's weights to every generator, require that all hold the same ones, then probe."""
         started_s = time.time()
-        call, policy = self.runtime.call, self.workers.policy
-        (manifest,) = self.runtime.gather([call(policy, LearnerWorker.manifest, version)])
-        in_flight: list[Ref[Any]] = [call(one, GeneratorWorker.begin_sync, manifest) for one in self.workers.generators]
-        for index in range(len(manifest.bucket_bytes)):
-            bucket = call(policy, LearnerWorker.bucket, index)
-            in_flight += [call(one, GeneratorWorker.receive, bucket) for one in self.workers.generators]
-            window = BUCKETS_IN_FLIGHT * len(self.workers.generators)
-            self.runtime.gather(in_flight[:-window])
-            in_flight = in_flight[-window:]
-        receipts: list[SyncReceipt]
-        in_flight += [call(one, GeneratorWorker.finish_sync) for one in self.workers.generators]
-        receipts = self.runtime.gather(in_flight)[-len(self.workers.generators) :]
-        require_agreement(receipts, version=version)
+        require_agreement(self._transport.send(version), version=version)
         gap = self._ask_probe(version)
-        return {
-            "sync/probe_gap": Last(gap),
-            "sync/bytes": Sum(float(sum(manifest.bucket_bytes))),
-            "sync/seconds": Last(time.time() - started_s),
-        }
+        return {"sync/probe_gap": Last(gap), "sync/seconds": Last(time.time() - started_s)}
 
     def start_clock(self) -> None:
         """Forget what was done before; the time that checkpoints took since the last clock is told once more."""

@@ -13,6 +13,7 @@ from rlhf_ray.actors.local_runtime import LocalRuntime
 from rlhf_ray.actors.ray_runtime import RayRuntime
 from rlhf_ray.actors.runtime import Runtime
 from rlhf_ray.actors.team import Team, Workers
+from rlhf_ray.actors.transport import DeviceTransport, ObjectStoreTransport, Transport
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.pipeline import settings
@@ -78,7 +79,18 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
         runtime,
         workers,
         sampling=settings.sampling(config, inspect_model(base_model).eos_token_ids),
+        transport=open_transport(runtime, workers, config),
         probe=settings.probe_settings(config),
     )
     team.open_generators(base_model)
     return Opened(team=team, rows=counts, base_model=base_model)
+
+
+def open_transport(runtime: Runtime, workers: Workers, config: TrainConfig) -> Transport:
+    """How weights travel."""
+    kind = config.generator.transport
+    if kind == "object_store":
+        return ObjectStoreTransport(runtime, workers.policy, workers.generators)
+    return DeviceTransport(
+        runtime, workers.policy, workers.generators, kind=kind, ranks=config.generator.tensor_parallel_size
+    )

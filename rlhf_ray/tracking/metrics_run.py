@@ -62,7 +62,6 @@ THROUGHPUT = (
     Metric("throughput/learner_mfu", "model FLOPs of the update / device peak", "share", "per iteration"),
     Metric("sync/seconds", "the last weight sync, from first byte to last confirmation", "s", "last"),
     Metric("sync/probe_gap", "generator against learner on fixed prompts after the sync", "nats", "max over tokens"),
-    Metric("sync/bytes", "bytes of one full set of weights", "bytes", "last"),
     Metric("sync/version", "policy version that all generators confirmed", "steps", "last"),
     Metric("episode", "answers made so far", "answers", "last"),
     Metric("epoch", "passes over the training rows so far", "passes", "last"),

@@ -86,6 +86,9 @@ def _algorithm(config: TrainConfig) -> Iterator[str]:
             f"generator.num_replicas={replicas}: some would get no prompt of algorithm.batch_size="
             f"{algorithm.batch_size}; use at most {algorithm.batch_size}"
         )
+    low, high = algorithm.rollout_correction_low, algorithm.rollout_correction_high
+    if low >= high:
+        yield f"algorithm.rollout_correction_low={low:g}: accepted is less than rollout_correction_high={high:g}"
     if algorithm.warmup_iterations >= algorithm.num_iterations > 0:
         yield (
             f"algorithm.warmup_iterations={algorithm.warmup_iterations}: accepted is less than "

@@ -43,6 +43,7 @@ REFUSED = [
     ({"algorithm.batch_size": 10, "algorithm.minibatches": 4}, ["minibatches=4", "10 answers", "use 1, 2, 5"]),
     ({"algorithm.minibatches": 3, "algorithm.samples_per_prompt": 2}, ["128 answers", "use 1, 2, 4"]),
     ({"generator.num_replicas": 65}, ["generator.num_replicas=65", "use at most 64"]),
+    ({"algorithm.rollout_correction_low": 2.0}, ["rollout_correction_low=2", "rollout_correction_high=2"]),
     ({"algorithm.warmup_iterations": 20}, ["algorithm.warmup_iterations=20", "less than algorithm.num_iterations=20"]),
     ({"sft.warmup_steps": 200}, ["sft.warmup_steps=200", "sft.num_steps=200"]),
     ({"algorithm.reference": False}, ["algorithm.kl_coef=0.05", "algorithm.reference=false"]),

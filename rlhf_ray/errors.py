@@ -51,3 +51,7 @@ class MetricError(RlhfRayError, ValueError):
 
 class ArtifactError(RlhfRayError, ValueError):
     """An artifact that is not what its card says: names the folder and every file that differs."""
+
+
+class Preempted(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM). Not an error of ours: nothing that catches errors may swallow it."""

@@ -1,7 +1,8 @@
 """python -m rlhf_ray.train KEY=VALUE ...   (--help lists the choices and settings)
 
 Composes and checks the whole configuration first; torch, Ray and vLLM are imported only once nothing is wrong with it.
-Exit code: 0 finished, 1 failed, 2 refused (settings, data, models), 130 interrupted.
+Exit code: 0 finished, 1 failed, 2 refused (settings, data, models), 130 interrupted,
+143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from rlhf_ray.config.host import inspect_host
 from rlhf_ray.config.load import Loaded, Start, check_words, load, raise_together, with_experiment
 from rlhf_ray.config.overrides import JOB_RUNNERS
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.errors import ConfigError, DataError, ModelError, RlhfRayError
+from rlhf_ray.errors import ConfigError, DataError, ModelError, Preempted, RlhfRayError
 from rlhf_ray.preflight import world_problems
 from rlhf_ray.sweep import JobResult, expand, run_in_process, status_of, table_of
 
-FINISHED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+FINISHED, FAILED, REFUSED, INTERRUPTED, PREEMPTED = 0, 1, 2, 130, 143
 _ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",  # read when torch loads: idle threads would spin on the cores of other workers
     "TOKENIZERS_PARALLELISM": "false",
@@ -122,6 +123,8 @@ def _train(config: TrainConfig, *, command: tuple[str, ...]) -> int:
     except RlhfRayError as error:
         _say(error)
         return _code(error)
+    except Preempted:
+        return PREEMPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     return FINISHED

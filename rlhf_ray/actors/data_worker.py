@@ -267,9 +267,9 @@ class DataWorker(Worker):
         return evaluation_stats(judged, self._baseline)
 
     def shown(self, count: int) -> list[ShownAnswer]:
-        """The first held-out prompts with the answers before and now."""
-        assert self._baseline is not None
-        assert self._newest is not None
+        """The first held-out prompts with the answers before and now; none where nothing was evaluated."""
+        if self._baseline is None or self._newest is None:
+            return []
         return [
             ShownAnswer(
                 prompt=self._newest.completions.prompts.texts[row],

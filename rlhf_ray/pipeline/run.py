@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.errors import RlhfRayError
+from rlhf_ray.errors import Preempted, RlhfRayError
 from rlhf_ray.pipeline.artifacts import made_by, used_by
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
@@ -27,10 +27,6 @@ from rlhf_ray.tracking.records import RunRecords, RunStatus, resume_records, sta
 from rlhf_ray.tracking.summary import Places, ShownAnswer, print_summary, summarise, write_summary
 
 SOURCE = Path(__file__).parent
-
-
-class Preempted(KeyboardInterrupt):
-    """The process was asked to end (SIGTERM)."""
 
 
 def run(config: TrainConfig, *, command: Sequence[str]) -> None:

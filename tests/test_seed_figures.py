@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "seed_figures.py"
-MARKS = "before\n<!-- seed figures: begin -->\nold\n<!-- seed figures: end -->\nafter\n"
+MARKS = "before\n<!-- seed figures: begin -->\nstale\n<!-- seed figures: end -->\nafter\n"
 MAIN = runpy.run_path(str(SCRIPT))["main"]
 
 
@@ -58,7 +58,7 @@ def test_the_page_gets_a_column_a_seed_and_the_picture_is_drawn(tmp_path):
     assert table["whole program, min:s"] == ["2:05", "2:05"]
     assert page.startswith("before\n")
     assert page.endswith("\nafter\n")
-    assert "old" not in page
+    assert "stale" not in page
     assert (tmp_path / "seeds.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from rlhf_ray.actors.runtime import Remote
+from rlhf_ray.actors.shell import told_by
 from rlhf_ray.actors.worker import Worker
-from rlhf_ray.errors import RlhfRayError, WorkerError
 from rlhf_ray.types import Ref
 
 T = TypeVar("T")
@@ -22,19 +22,15 @@ class LocalRuntime:
 
     def start(self, role: str, kind: type[W], *args: object) -> Remote[W]:
         """Construct the object."""
-        return Remote(role, kind(*args))
+        with told_by(self._place), told_by(f"start of {role}"):
+            return Remote(role, kind(*args))
 
     def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
         """Run the method."""
         label = f"{worker.role}.{method.__name__}"
         values = [arg.value if isinstance(arg, Ref) else arg for arg in args]
-        bound = getattr(worker.handle, method.__name__)
-        try:
-            return Ref(label, bound(*values))
-        except RlhfRayError as error:
-            raise type(error)(f"{self._place}: {label}: {error}") from error
-        except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AssertionError, OSError) as error:
-            raise WorkerError(f"{self._place}: {label} failed: {type(error).__name__}: {error}") from error
+        with told_by(self._place), told_by(label):
+            return Ref(label, getattr(worker.handle, method.__name__)(*values))
 
     def call_many(
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from rlhf_ray.actors.placement import Resources, reserve
 from rlhf_ray.actors.runtime import Remote
+from rlhf_ray.actors.shell import Shell
 from rlhf_ray.actors.worker import Worker
-from rlhf_ray.errors import ResourceError, RlhfRayError, WorkerError
+from rlhf_ray.errors import Preempted, ResourceError, RlhfRayError, WorkerError
 from rlhf_ray.types import Ref
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 W = TypeVar("W", bound=Worker)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What one worker reserves and how many threads it computes with."""
-
-    num_cpus: float
-    num_gpus: float
-    threads: int
+PING_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +46,13 @@ class RayRuntime:
         self._roles = dict(roles)
         self._settings = settings
         self._place = "start"
-        self._actors: list[Any] = []
+        self._actors: dict[str, Any] = {}
         self._owns_cluster = not ray.is_initialized()
         if self._owns_cluster:
             connect(settings)
         try:
-            self._group = reserve(self._roles, settings)
-        except ResourceError:
+            self._group = reserve(self._roles, strategy=settings.strategy, wait_s=settings.wait_s)
+        except BaseException:
             self._disconnect()
             raise
 
@@ -65,7 +60,7 @@ class RayRuntime:
         """Create the actor in its bundle."""
         wanted = self._roles[role]
         actor = (
-            ray.remote(kind)
+            ray.remote(Shell)
             .options(
                 num_cpus=wanted.num_cpus,
                 num_gpus=wanted.num_gpus,
@@ -76,9 +71,9 @@ class RayRuntime:
                 ),
                 runtime_env={"env_vars": worker_environment(wanted.threads)},
             )
-            .remote(*args)
+            .remote(role, kind, *args)
         )
-        self._actors.append(actor)
+        self._actors[role] = actor
         return Remote(role, actor)
 
     def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
@@ -96,17 +91,23 @@ class RayRuntime:
 
     def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Wait for all; the first failure is raised in the place of all."""
+        limit_s = self._settings.phase_limit_s
         try:
-            values: list[Any] = ray.get([ref.value for ref in refs], timeout=self._settings.phase_limit_s)
+            values: list[Any] = ray.get([ref.value for ref in refs], timeout=limit_s)
         except GetTimeoutError as error:
+            late = " or ".join(dict.fromkeys(ref.label for ref in unfinished(refs)))
             raise WorkerError(
-                f"{self._place}: no answer within placement.phase_limit_s={self._settings.phase_limit_s:g} from one of "
-                + ", ".join(dict.fromkeys(ref.label for ref in refs))
+                f"{self._place}: no answer from {late} within placement.phase_limit_s={limit_s:g}"
             ) from error
         except RayTaskError as error:
-            raise self._explain(error, refs) from error
+            cause = error.cause
+            if isinstance(cause, RlhfRayError):
+                raise type(cause)(f"{self._place}: {cause}") from error
+            raise WorkerError(f"{self._place}: {type(cause).__name__}: {cause}") from error
         except RayActorError as error:
-            raise WorkerError(f"{self._place}: {self._culprit(refs)} died: {error}") from error
+            who = ", ".join(dead(self._actors)) or " or ".join(dict.fromkeys(ref.label for ref in refs))
+            detail = " ".join(str(error).split())
+            raise WorkerError(f"{self._place}: the process of {who} ended: {detail}") from error
         return values
 
     def at(self, place: str) -> None:
@@ -115,7 +116,7 @@ class RayRuntime:
 
     def close(self) -> None:
         """Kill the actors, free the group and end the cluster that was started here."""
-        for actor in self._actors:
+        for actor in self._actors.values():
             ray.kill(actor)
         self._actors.clear()
         remove_placement_group(self._group)
@@ -125,34 +126,31 @@ class RayRuntime:
         self, worker: Remote[Any], method: Callable[..., Any], args: Sequence[object], *, num_returns: int
     ) -> list[Ref[Any]]:
         values = [arg.value if isinstance(arg, Ref) else arg for arg in args]
-        bound = getattr(worker.handle, method.__name__)
-        result = bound.options(num_returns=num_returns).remote(*values)
         label = f"{worker.role}.{method.__name__}"
+        bound = worker.handle.run.options(num_returns=num_returns, name=label)
+        result = bound.remote(method.__name__, *values)
         return [Ref(label, ref) for ref in (result if num_returns > 1 else [result])]
-
-    def _explain(self, error: RayTaskError, refs: Sequence[Ref[Any]]) -> RlhfRayError:
-        cause = error.cause
-        label = self._culprit(refs)
-        if isinstance(cause, RlhfRayError):
-            return type(cause)(f"{self._place}: {label}: {cause}")
-        return WorkerError(f"{self._place}: {label} failed: {type(cause).__name__}: {cause}")
-
-    def _culprit(self, refs: Sequence[Ref[Any]]) -> str:
-        """The first of the calls that has failed by now."""
-        done, _ = ray.wait([ref.value for ref in refs], num_returns=len(refs), timeout=0)
-        for ref in refs:
-            if ref.value in done:
-                try:
-                    ray.get(ref.value, timeout=0)
-                except (RayTaskError, RayActorError):
-                    return ref.label
-                except GetTimeoutError:
-                    continue
-        return " or ".join(dict.fromkeys(ref.label for ref in refs))
 
     def _disconnect(self) -> None:
         if self._owns_cluster:
             ray.shutdown()
+
+
+def unfinished(refs: Sequence[Ref[Any]]) -> list[Ref[Any]]:
+    """Those of the calls that have no result yet."""
+    _, late = ray.wait([ref.value for ref in refs], num_returns=len(refs), timeout=0)
+    return [ref for ref in refs if ref.value in late]
+
+
+def dead(actors: Mapping[str, Any]) -> Iterator[str]:
+    """The roles whose process has ended. One that is busy does not answer, and counts as alive."""
+    pings = {actor.process_id.remote(): role for role, actor in actors.items()}
+    answered, _ = ray.wait(list(pings), num_returns=len(pings), timeout=PING_S)
+    for ping in answered:
+        try:
+            ray.get(ping)
+        except RayActorError:
+            yield pings[ping]
 
 
 def connect(settings: ClusterSettings) -> None:
@@ -160,19 +158,35 @@ def connect(settings: ClusterSettings) -> None:
 
     Ray reads RAY_AUTH_MODE when it is imported, so the entry point sets it.
     """
-    if settings.address is None:
-        if os.environ.get("RAY_AUTH_MODE") != "token":
-            raise ResourceError(
-                "a cluster started here listens on all interfaces: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
-            )
-        ray.init(
-            include_dashboard=False,
-            object_store_memory=settings.object_store_bytes,
-            log_to_driver=False,
-            configure_logging=False,
+    if settings.address is None and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise ResourceError(
+            "a cluster started here listens on all interfaces: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
         )
-    else:
-        ray.init(address=settings.address, log_to_driver=False, configure_logging=False)
+    with own_sigterm_handler():
+        if settings.address is None:
+            ray.init(
+                include_dashboard=False,
+                object_store_memory=settings.object_store_bytes,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        else:
+            ray.init(address=settings.address, log_to_driver=False, configure_logging=False)
+
+
+@contextmanager
+def own_sigterm_handler() -> Iterator[None]:
+    """ray.init installs a SIGTERM handler that exits: the one that was there goes back in its place."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit as error:
+        raise Preempted from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def worker_environment(threads: int) -> dict[str, str]:
@@ -183,46 +197,3 @@ def worker_environment(threads: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     }
-
-
-def reserve(roles: Mapping[str, Resources], settings: ClusterSettings) -> PlacementGroup:
-    """A placement group with one bundle per role, in order.
-
-    ResourceError at once when the cluster could never give it, or after `wait_s` when it is busy; nothing stays held.
-    """
-    refuse_infeasible(roles)
-    bundles = [{"CPU": role.num_cpus} | ({"GPU": role.num_gpus} if role.num_gpus else {}) for role in roles.values()]
-    group = placement_group(bundles, strategy=settings.strategy)
-    deadline = time.monotonic() + settings.wait_s
-    while not group.wait(min(5.0, max(0.1, deadline - time.monotonic()))):
-        if time.monotonic() >= deadline:
-            remove_placement_group(group)
-            raise ResourceError(f"no resources within placement.wait_s={settings.wait_s:g}\n{resource_table(roles)}")
-        log.warning("waiting for resources: %s", resource_table(roles))
-    return group
-
-
-def refuse_infeasible(roles: Mapping[str, Resources]) -> None:
-    """ResourceError if the whole cluster, even when idle, has less than what is asked for."""
-    total = ray.cluster_resources()
-    wanted = {
-        "CPU": sum(role.num_cpus for role in roles.values()),
-        "GPU": sum(role.num_gpus for role in roles.values()),
-    }
-    short = [
-        f"{kind}: wanted {amount:g}, the cluster has {total.get(kind, 0):g}"
-        for kind, amount in wanted.items()
-        if amount > total.get(kind, 0) + 1e-6
-    ]
-    if short:
-        raise ResourceError(
-            "; ".join(short) + ". Lower placement.<role>.num_cpus / num_gpus (fractions are fine) or join a larger "
-            f"cluster with placement.address.\n{resource_table(roles)}"
-        )
-
-
-def resource_table(roles: Mapping[str, Resources]) -> str:
-    """Wanted against available, a line per role."""
-    free = ray.available_resources()
-    lines = [f"  {name:12} wants {role.num_cpus:g} CPU, {role.num_gpus:g} GPU" for name, role in roles.items()]
-    return "\n".join([*lines, f"  free now: {free.get('CPU', 0):g} CPU, {free.get('GPU', 0):g} GPU"])

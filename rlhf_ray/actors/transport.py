@@ -79,17 +79,17 @@ class RemoteReceiver:
 
     def connect(self, init_info: Mapping[str, Any]) -> None:
         """See DeviceReceiver."""
-        ray.get(self._handle.connect.remote(dict(init_info)))
+        ray.get(self._handle.run.remote("connect", dict(init_info)))
 
     def begin_sync(self, manifest: WeightManifest) -> None:
         """See DeviceReceiver."""
-        ray.get(self._handle.begin_sync.remote(manifest))
+        ray.get(self._handle.run.remote("begin_sync", manifest))
 
     def receive_on_device(self, update_info: Mapping[str, Any]) -> None:
         """See DeviceReceiver."""
-        ray.get(self._handle.receive_on_device.remote(dict(update_info)))
+        ray.get(self._handle.run.remote("receive_on_device", dict(update_info)))
 
     def finish_sync(self) -> SyncReceipt:
         """See DeviceReceiver."""
-        receipt: SyncReceipt = ray.get(self._handle.finish_sync.remote())
+        receipt: SyncReceipt = ray.get(self._handle.run.remote("finish_sync"))
         return receipt

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from rlhf_ray.actors.data_worker import DataSettings
 from rlhf_ray.actors.learner_worker import LearnerSettings
+from rlhf_ray.actors.placement import Resources
 from rlhf_ray.actors.ppo_team import PpoTeamSettings
-from rlhf_ray.actors.ray_runtime import ClusterSettings, Resources
+from rlhf_ray.actors.ray_runtime import ClusterSettings
 from rlhf_ray.actors.team import ProbeSettings
 from rlhf_ray.algorithms.aggregation import LossForm
 from rlhf_ray.algorithms.corrections import CorrectionKind, RolloutCorrection

@@ -9,12 +9,14 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
-from rlhf_ray.config.derived import longest_sequence, stages_to_run
+from rlhf_ray.config.derived import is_tiny, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.read import read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.reviews import all_openings
+from rlhf_ray.data.sentences import all_topics
 from rlhf_ray.errors import DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
+from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
 
 _READERS = {"prompts": read_prompts, "demonstrations": read_demonstrations, "preferences": read_preferences}
 _SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
@@ -28,6 +30,8 @@ def world_problems(config: TrainConfig) -> list[str]:
 
 def _models(config: TrainConfig) -> Iterator[str]:
     policy, reward = config.model.path, config.reward.path
+    if policy is None and config.model.new == "smollm2":
+        yield from _smollm2()
     if policy is not None and policy == reward:
         yield f"model.path={policy} is reward.path, too: a policy has no score head; give a reward model's directory"
         return
@@ -41,6 +45,13 @@ def _models(config: TrainConfig) -> Iterator[str]:
             yield from _reward(config, inspect_model(Path(reward)))
     except ModelError as error:
         yield f"reward.path (reward.head={config.reward.head}): {error}"
+
+
+def _smollm2() -> Iterator[str]:
+    try:
+        gguf_file()
+    except ModelError as error:
+        yield f"model.new=smollm2: {error}"
 
 
 def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
@@ -80,11 +91,12 @@ def _data_files(config: TrainConfig) -> Iterator[str]:
 def _built_in(config: TrainConfig) -> Iterator[str]:
     if config.data.prompts is not None:
         return
-    wanted, available = config.data.num_prompts + config.data.num_held_out, len(all_openings())
+    topics = {"reviews": all_openings, "sentences": all_topics}[config.data.built_in]()
+    wanted, available = config.data.num_prompts + config.data.num_held_out, len(topics)
     if wanted > available:
         yield (
             f"data.num_prompts={config.data.num_prompts} and data.num_held_out={config.data.num_held_out} ask for "
-            f"{wanted} prompts; the built-in reviews have {available}"
+            f"{wanted} prompts; the built-in {config.data.built_in} have {available}"
         )
 
 
@@ -112,13 +124,15 @@ def _run_dir(config: TrainConfig) -> Iterator[str]:
 
 def _bytes_needed(config: TrainConfig) -> int:
     """Checkpoints of policy and critic, one more than are kept while one is written, and the models of the stages."""
-    if config.model.path is None:
+    if is_tiny(config):
         return _SMALL_RUN_BYTES
-    try:
-        tensors = inspect_model(Path(config.model.path)).tensors.values()
-    except ModelError:
-        return _SMALL_RUN_BYTES  # told elsewhere
-    weights = sum(prod(tensor.shape) for tensor in tensors)
+    weights = SMOLLM2_WEIGHTS
+    if config.model.path is not None:
+        try:
+            tensors = inspect_model(Path(config.model.path)).tensors.values()
+        except ModelError:
+            return _SMALL_RUN_BYTES  # told elsewhere
+        weights = sum(prod(tensor.shape) for tensor in tensors)
     trained = 2 if "ppo" in stages_to_run(config) else 1
     checkpoints = trained * _BYTES_PER_WEIGHT * weights * (config.checkpoint.keep + 1)
     return _SMALL_RUN_BYTES + checkpoints + 4 * weights * len(config.stages)

@@ -19,14 +19,19 @@ from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
 from rlhf_ray.data.order import original_order, sample_rows, split_by_load, stream_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
-from rlhf_ray.data.reviews import CorpusSizes, build_corpus
-from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, file_tables, review_tables, split_rows, take_prompts
+from rlhf_ray.data.render import shown_prompt
+from rlhf_ray.data.reviews import build_corpus
+from rlhf_ray.data.rows import CorpusSizes
+from rlhf_ray.data.sentences import build_sentences
+from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, split_rows, take_prompts
 from rlhf_ray.data.tokenizer import train_tokenizer
 from rlhf_ray.errors import DataError
+from rlhf_ray.files.atomic import replace_folder
 from rlhf_ray.generation.seeds import derive_seeds
+from rlhf_ray.models.smollm2 import write_smollm2
 from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
 from rlhf_ray.reward.base import Scorer
-from rlhf_ray.reward.gold import GoldScorer
+from rlhf_ray.reward.gold import GoldScorer, SentenceScorer
 from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
 from rlhf_ray.tracking.preference_stats import preference_stats
 from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
@@ -74,7 +79,7 @@ class DataSettings:
     seed: int
     lengths: Lengths
     num_parts: int  # generators that share a batch
-    gold: bool  # whether the built-in gold scorer judges
+    gold: str | None  # the built-in scorer that labels and judges
     rollouts_dir: Path
     keep_rollouts: int
     threads: int
@@ -87,17 +92,26 @@ class DataWorker(Worker):
         super().__init__()
         torch.set_num_threads(settings.threads)
         self._settings = settings
-        self._gold: Scorer | None = GoldScorer() if settings.gold else None
+        self._gold = _gold_scorer(settings.gold)
         self._tables: Tables | None = None
         self._baseline: Judged | None = None
         self._newest: Judged | None = None
 
     @phase("start")
-    def open_reviews(self, sizes: CorpusSizes, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
-        """The built-in reviews; with `new_model`, first a tokenizer made from them and a random model in model_dir."""
-        corpus = build_corpus(sizes, seed=self._settings.seed)
+    def make_smollm2(self, model_dir: Path) -> None:
+        """SmolLM2 as a model directory, unless it is there."""
+        if not (model_dir / "config.json").is_file():
+            unfinished = model_dir.with_name(f".{model_dir.name}")
+            write_smollm2(unfinished)
+            replace_folder(unfinished, model_dir)
+
+    @phase("start")
+    def open_built_in(self, name: str, sizes: CorpusSizes, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
+        """A built-in corpus; with `new_model`, first a tokenizer made from it and a random model in model_dir."""
+        build = build_sentences if name == "sentences" else build_corpus
+        corpus = build(sizes, seed=self._settings.seed)
         if new_model is not None and not (model_dir / "config.json").is_file():
-            texts = (row.prompt + row.response for row in corpus.demonstrations)
+            texts = (shown_prompt(row.prompt) + row.response for row in corpus.demonstrations)
             tokenizer = train_tokenizer(texts, vocab_size=new_model.vocab_size)
             sized = dataclasses.replace(
                 new_model,
@@ -108,7 +122,7 @@ class DataWorker(Worker):
             build_tiny_llama(model_dir, sizes=sized, seed=self._settings.seed)
             tokenizer.save_pretrained(model_dir)
         tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
-        return self._take(review_tables(corpus, tokenizer, lengths=self._settings.lengths))
+        return self._take(corpus_tables(corpus, tokenizer, lengths=self._settings.lengths))
 
     @phase("start")
     def open_files(self, files: DataFiles, model_dir: Path) -> RowCounts:
@@ -312,6 +326,16 @@ class DataWorker(Worker):
             )
             for rows in parts
         ]
+
+
+def _gold_scorer(name: str | None) -> Scorer | None:
+    match name:
+        case "reviews":
+            return GoldScorer()
+        case "sentences":
+            return SentenceScorer()
+        case _:
+            return None
 
 
 def _both(split: Split[T] | None, name: str) -> tuple[TrainBatch[T], TrainBatch[T]]:

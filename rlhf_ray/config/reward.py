@@ -15,6 +15,6 @@ class RewardConfig:
     head: str = setting("score", "name of the tensor in reward.path that makes the score")
     gold: str = setting(
         "auto",
-        "the independent scorer that labels pairs and judges evaluations (auto: reviews with the built-in data)",
-        choices=("auto", "reviews", "none"),
+        "the independent scorer that labels pairs and judges evaluations (auto: the one made for the built-in corpus)",
+        choices=("auto", "reviews", "sentences", "none"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhf_ray.config.derived import longest_sequence, stages_to_run, uses_gold
+from rlhf_ray.config.derived import gold_scorer, is_tiny, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import STAGES, TrainConfig
 from rlhf_ray.config.setting import refused, shown, unusual, walk
 
@@ -33,7 +33,7 @@ def _stages(config: TrainConfig) -> Iterator[str]:
         return
     if stages != in_order:
         yield f"{written}: each stage once, in the order {shown(in_order)}"
-    if config.model.path is None and "sft" not in stages:
+    if is_tiny(config) and "sft" not in stages:
         yield f"{written} without sft starts from a random model; give model.path=DIR, or add sft"
     if "ppo" in stages and "reward_model" not in stages and config.reward.path is None:
         yield f"{written}: ppo needs a reward model; give reward.path=DIR, or add reward_model"
@@ -44,10 +44,10 @@ def _data(config: TrainConfig) -> Iterator[str]:
     own = [name for name in ("prompts", "demonstrations", "preferences") if getattr(data, name) is not None]
     needs_prompts = "ppo" in stages or ("reward_model" in stages and data.preferences is None)
     if own and data.prompts is None and needs_prompts:
-        yield f"data.{own[0]} is your own, and data.prompts the built-in reviews; give data.prompts=FILE"
+        yield f"data.{own[0]} is your own, and data.prompts built in; give data.prompts=FILE"
     if data.prompts is not None and data.demonstrations is None and "sft" in stages:
         yield "the sft stage needs demonstrations that go with data.prompts; give data.demonstrations=FILE"
-    if "reward_model" in stages and data.preferences is None and not uses_gold(config):
+    if "reward_model" in stages and data.preferences is None and gold_scorer(config) is None:
         yield (
             "the reward_model stage has nothing to learn from: no data.preferences=FILE, "
             f"and no scorer that labels answers (reward.gold={config.reward.gold})"
@@ -137,9 +137,9 @@ def _lengths(config: TrainConfig) -> Iterator[str]:
     )
     if config.learner.micro_batch_tokens < longest:
         yield f"learner.micro_batch_tokens={config.learner.micro_batch_tokens}: accepted is at least {sum_words}"
-    if model.path is None and model.context_length < longest:
+    if is_tiny(config) and model.context_length < longest:
         yield f"model.context_length={model.context_length}: accepted is at least {sum_words}"
-    if model.path is None and model.num_heads > 0 and model.hidden_size % (2 * model.num_heads):
+    if is_tiny(config) and model.num_heads > 0 and model.hidden_size % (2 * model.num_heads):
         step = 2 * model.num_heads
         up = -(-model.hidden_size // step) * step
         yield (

@@ -20,4 +20,9 @@ class SftConfig:
     batch_size: int = setting(64, "demonstrations per step", unit="rows", low=1)
     schedule: str = setting("cosine", "learning-rate schedule", choices=("linear", "cosine", "constant"))
     warmup_steps: int = setting(0, "steps of linear warm-up", low=0)
+    loss_on: str = setting(
+        "answer",
+        "trained tokens: the last answer, every answer of a conversation (assistant), or prompts, too (all)",
+        choices=("answer", "assistant", "all"),
+    )
     log_every: int = setting(10, "steps between two records", low=1)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rlhf_ray.data.lengths import cut_left, cut_prompts_left
+from rlhf_ray.data.lengths import cut_left, cut_prompts_left, kept_positions
 from rlhf_ray.data.preference_groups import group_batch
-from rlhf_ray.data.rows import AnyRow, DemonstrationRow, PreferenceRow, PromptRow
-from rlhf_ray.data.tokenizer import start_ids
+from rlhf_ray.data.render import answer_ids, assistant_mask, end_token, prompt_ids, prompt_texts, shown_prompt
+from rlhf_ray.data.rows import AnyRow, Asked, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, Sequences, SftTargets, TrainBatch
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 OnOverlong = Literal["drop", "truncate_left", "error"]
+LossOn = Literal["answer", "assistant", "all"]  # the last answer, every answer, all but the first id
 TokenRow = Sequence[int] | NDArray[np.generic]
 
 
@@ -47,10 +48,10 @@ def encode_prompts(
 
     Raises DataError naming the rows that have no ids of their own, are too long under "error", or if none is left.
     """
-    tokens = _prompt_ids(rows, tokenizer)
+    tokens = _prompt_ids(rows, tokenizer, max_tokens=max_prompt_tokens)
     overlong = [i for i, ids in enumerate(tokens) if len(ids) > max_prompt_tokens]
     kept, report = _by_length(rows, overlong, limit=f"max_prompt_tokens={max_prompt_tokens}", on_overlong=on_overlong)
-    texts = [row.prompt for row in rows]
+    texts = [shown_prompt(row.prompt) for row in rows]
     if on_overlong == "truncate_left":
         for i in overlong:
             tokens[i] = cut_left(tokens[i], max_tokens=max_prompt_tokens, bos_token_id=tokenizer.bos_token_id)
@@ -69,49 +70,74 @@ def encode_demonstrations(
     *,
     max_tokens: int,
     on_overlong: OnOverlong,
-    loss_on_prompt: bool,
+    loss_on: LossOn,
 ) -> tuple[TrainBatch[SftTargets[Ragged]], LengthReport]:
-    """prompt + response + EOS, weight 1 on every trained token: the response, or all but the first id of the row.
+    """prompt + response + end token, weight 1 on every trained token.
 
     Under "truncate_left" the prompt is cut, never the response. DataError as in encode_prompts.
     """
-    prompts = _prompt_ids(rows, tokenizer)
-    responses = _finished_ids([row.response for row in rows], tokenizer)
+    prompts = _prompt_ids(rows, tokenizer, max_tokens=max_tokens)
+    responses = answer_ids([row.response for row in rows], tokenizer, end=_end(rows, tokenizer))
     longest = [len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)]
     kept, report = _fit(rows, longest, [len(r) for r in responses], max_tokens=max_tokens, on_overlong=on_overlong)
     sequences = _cut(_lay([prompts[i] for i in kept], [responses[i] for i in kept]), tokenizer, max_tokens=max_tokens)
-    if loss_on_prompt:
+    weights = [np.ones(count, dtype=np.float32) for count in sequences.tokens.lengths - sequences.prompt_lengths]
+    if loss_on == "all":
+        weights = [np.ones(length - 1, dtype=np.float32) for length in sequences.tokens.lengths]
+    elif loss_on == "assistant":
+        masks = [_kept_mask(rows[i].prompt, prompts[i], tokenizer, max_tokens - len(responses[i])) for i in kept]
+        weights = [np.concatenate([mask[1:], weight]) for mask, weight in zip(masks, weights, strict=True)]
+    if loss_on != "answer":
         sequences = Sequences(tokens=sequences.tokens, prompt_lengths=np.ones(len(kept), dtype=np.int64))
-    trained = sequences.tokens.lengths - sequences.prompt_lengths
-    weights = Ragged.from_rows([np.ones(count) for count in trained], np.float32)
     batch = TrainBatch(
         sequences=sequences,
-        targets=SftTargets(weights=weights),
-        row_counts=trained.astype(np.float64),
+        targets=SftTargets(weights=Ragged.from_rows(weights, np.float32)),
+        row_counts=np.array([weight.sum() for weight in weights], dtype=np.float64),
         rows_per_group=1,
     )
     return batch, report
 
 
-def encode_pairs(
+def encode_preferences(
     rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int, on_overlong: OnOverlong
 ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], LengthReport]:
-    """Groups of two: prompt + chosen + EOS (label 1), prompt + rejected + EOS (label 0).
+    """Groups of answers to one prompt, each prompt + answer + end token, with their labels.
 
+    Where rows have different numbers of answers, every pair with different labels is a group of its own.
     Lengths as in encode_demonstrations.
     """
-    prompts = _prompt_ids(rows, tokenizer)
-    chosen = _finished_ids([row.chosen for row in rows], tokenizer)
-    rejected = _finished_ids([row.rejected for row in rows], tokenizer)
-    answers = [max(len(better), len(worse)) for better, worse in zip(chosen, rejected, strict=True)]
-    longest = [len(prompt) + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    kept, report = _fit(rows, longest, answers, max_tokens=max_tokens, on_overlong=on_overlong)
-    sequences = _lay(
-        [prompts[i] for i in kept for _ in range(2)], [answer for i in kept for answer in (chosen[i], rejected[i])]
-    )
-    labels = np.tile([1.0, 0.0], len(kept))
-    batch = group_batch(_cut(sequences, tokenizer, max_tokens=max_tokens), labels, group=2)
+    if len({len(row.answers) for row in rows}) > 1:
+        rows = [pair for row in rows for pair in _pairs(row)]
+    group = len(rows[0].answers) if rows else 2
+    prompts = _prompt_ids(rows, tokenizer, max_tokens=max_tokens)
+    flat = answer_ids([text for row in rows for text in row.answers], tokenizer, end=_end(rows, tokenizer))
+    answers = [flat[start : start + group] for start in range(0, len(flat), group)]
+    longest = [max(map(len, texts)) for texts in answers]
+    lengths = [len(prompt) + answer for prompt, answer in zip(prompts, longest, strict=True)]
+    kept, report = _fit(rows, lengths, longest, max_tokens=max_tokens, on_overlong=on_overlong)
+    sequences = _lay([prompts[i] for i in kept for _ in range(group)], [answer for i in kept for answer in answers[i]])
+    labels = np.array([label for i in kept for label in rows[i].labels], dtype=np.float64)
+    batch = group_batch(_cut(sequences, tokenizer, max_tokens=max_tokens), labels, group=group)
     return batch, report
+
+
+def _pairs(row: PreferenceRow) -> list[PreferenceRow]:
+    """Every two answers that the labels tell apart, the better one first."""
+    answers = list(zip(row.answers, row.labels, strict=True))
+    return [
+        PreferenceRow(id=row.id, prompt=row.prompt, answers=(better, worse), labels=(high, low))
+        for better, high in answers
+        for worse, low in answers
+        if high > low
+    ]
+
+
+def _kept_mask(
+    prompt: Asked, ids: Sequence[int], tokenizer: PreTrainedTokenizerBase, max_tokens: int
+) -> NDArray[np.float32]:
+    """Which of the ids that stay of a prompt belong to earlier answers."""
+    mask = np.array(assistant_mask(prompt, tokenizer), dtype=np.float32)
+    return mask[kept_positions(ids, max_tokens=max_tokens, bos_token_id=tokenizer.bos_token_id)]
 
 
 def _lay(prompts: Sequence[TokenRow], answers: Sequence[TokenRow]) -> Sequences:
@@ -126,29 +152,19 @@ def _cut(sequences: Sequences, tokenizer: PreTrainedTokenizerBase, *, max_tokens
     return cut_prompts_left(sequences, max_tokens=max_tokens, bos_token_id=tokenizer.bos_token_id)[0]
 
 
-def _plain_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """Ids without anything the tokenizer would add."""
-    return [list(ids) for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
+def _end(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase) -> int:
+    """What answers end with; a file holds either chats or none."""
+    return end_token(tokenizer, chat=bool(rows) and isinstance(rows[0].prompt, tuple))
 
 
-def _prompt_ids(
-    rows: Sequence[AnyRow],
-    tokenizer: PreTrainedTokenizerBase,
-) -> list[list[int]]:
-    """The tokenizer's BOS, once, and the prompt. DataError for prompts that are nothing but special tokens."""
-    start = start_ids(tokenizer)
+def _prompt_ids(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> list[list[int]]:
+    """See render.py. DataError for prompts that are nothing but special tokens."""
+    tokens = prompt_ids(prompt_texts([row.prompt for row in rows], tokenizer, max_tokens=max_tokens), tokenizer)
     special = set(tokenizer.all_special_ids)
-    plain = _plain_ids([row.prompt for row in rows], tokenizer)
-    empty = [row.id for row, ids in zip(rows, plain, strict=True) if special.issuperset(ids)]
+    empty = [row.id for row, ids in zip(rows, tokens, strict=True) if special.issuperset(ids)]
     if empty:
         raise DataError(f"empty prompts in rows {_named(empty)}: no token of their own; accepted: non-empty text")
-    return [ids if start and ids[:1] == start else start + ids for ids in plain]
-
-
-def _finished_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
-    """The ids of whole answers, ending in exactly one end token."""
-    end = [tokenizer.eos_token_id]
-    return [ids if ids[-1:] == end else ids + end for ids in _plain_ids(texts, tokenizer)]
+    return tokens
 
 
 def _fit(

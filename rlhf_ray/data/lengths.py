@@ -11,12 +11,16 @@ from rlhf_ray.types import Ragged, Sequences
 
 def cut_left(ids: Sequence[int], *, max_tokens: int, bos_token_id: int | None) -> list[int]:
     """The last max_tokens ids; a BOS in front stays in front and counts."""
-    ids = list(ids)
-    if len(ids) <= max_tokens:
-        return ids
-    head = ids[:1] if bos_token_id is not None and ids[:1] == [bos_token_id] else []
-    rest = max_tokens - len(head)
-    return head + (ids[-rest:] if rest else [])
+    return [ids[i] for i in kept_positions(ids, max_tokens=max_tokens, bos_token_id=bos_token_id)]
+
+
+def kept_positions(ids: Sequence[int], *, max_tokens: int, bos_token_id: int | None) -> list[int]:
+    """Where the ids that cut_left keeps stand."""
+    count = len(ids)
+    if count <= max_tokens:
+        return list(range(count))
+    head = [0] if bos_token_id is not None and ids[0] == bos_token_id else []
+    return head + list(range(count - max_tokens + len(head), count))
 
 
 def cut_prompts_left(sequences: Sequences, *, max_tokens: int, bos_token_id: int | None) -> tuple[Sequences, int]:

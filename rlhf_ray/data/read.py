@@ -75,7 +75,7 @@ def read_preferences(
         prompt, chosen, rejected = texts
         if chosen == rejected:
             return '"chosen" and "rejected" are the same text'
-        return PreferenceRow(id=str(row.line), prompt=prompt, chosen=chosen, rejected=rejected)
+        return PreferenceRow(id=str(row.line), prompt=prompt, answers=(chosen, rejected), labels=(1.0, 0.0))
 
     return _read(path, parse, on_bad_row=on_bad_row)
 

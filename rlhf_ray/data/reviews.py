@@ -8,32 +8,12 @@ from itertools import product
 from random import Random
 
 from rlhf_ray.data.review_grammar import TOPICS, Shape, Tone, Topic, continuations, openings
-from rlhf_ray.data.rows import DemonstrationRow, PromptRow
+from rlhf_ray.data.rows import Corpus, CorpusSizes, DemonstrationRow, PromptRow
 from rlhf_ray.data.slots import fill
 from rlhf_ray.errors import ConfigError
 
 # VADER's negative adjectives weigh a little less than its positive ones: these shares put the mean score near 0.
 TONE_SHARES = ((Tone.POSITIVE, 0.36), (Tone.NEGATIVE, 0.38), (Tone.MIXED, 0.26))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusSizes:
-    """How much to write. Held-out demonstrations continue held-out prompts, which training never sees."""
-
-    demonstrations: int
-    prompts: int
-    held_out_prompts: int
-    held_out_demonstrations: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReviewCorpus:
-    """Everything the built-in job trains and evaluates on."""
-
-    demonstrations: tuple[DemonstrationRow, ...]
-    prompts: tuple[PromptRow, ...]
-    held_out_prompts: tuple[PromptRow, ...]
-    held_out_demonstrations: tuple[DemonstrationRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +60,7 @@ def write_reviews(choices: Iterable[Opening], rng: Random) -> list[Review]:
     return reviews
 
 
-def build_corpus(sizes: CorpusSizes, *, seed: int) -> ReviewCorpus:
+def build_corpus(sizes: CorpusSizes, *, seed: int) -> Corpus:
     """The same corpus for the same sizes and seed, on every machine.
 
     Raises ConfigError where the grammar has fewer openings than the prompts asked for.
@@ -92,7 +72,7 @@ def build_corpus(sizes: CorpusSizes, *, seed: int) -> ReviewCorpus:
         raise ConfigError(f"{wanted} distinct prompts asked for; the built-in corpus has {len(available)} at most")
     rng.shuffle(available)
     held_out, training = available[: sizes.held_out_prompts], available[sizes.held_out_prompts : wanted]
-    return ReviewCorpus(
+    return Corpus(
         demonstrations=_demonstrations("train", rng.choices(training, k=sizes.demonstrations), rng),
         prompts=_prompts("train", training),
         held_out_prompts=_prompts("held-out", held_out),

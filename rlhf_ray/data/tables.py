@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from rlhf_ray.data.encode import OnOverlong, encode_demonstrations, encode_pairs, encode_prompts
+from rlhf_ray.data.encode import LossOn, OnOverlong, encode_demonstrations, encode_preferences, encode_prompts
 from rlhf_ray.data.order import Rows, epoch_order
 from rlhf_ray.data.read import OnBadRow, read_demonstrations, read_preferences, read_prompts
-from rlhf_ray.data.reviews import ReviewCorpus
+from rlhf_ray.data.rows import Corpus
 from rlhf_ray.data.tokenizer import special_tokens
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, SftTargets, TrainBatch
 
@@ -76,11 +76,12 @@ class DataFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Limits in tokens."""
+    """Limits in tokens, and which tokens of demonstrations are trained on."""
 
     max_prompt_tokens: int
     max_new_tokens: int
     on_long_prompt: OnOverlong
+    loss_on: LossOn
 
     @property
     def max_tokens(self) -> int:
@@ -88,8 +89,8 @@ class Lengths:
         return self.max_prompt_tokens + self.max_new_tokens
 
 
-def review_tables(corpus: ReviewCorpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:
-    """The built-in reviews; preferences are made later, from the policy's own answers."""
+def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:
+    """What a grammar wrote; preferences are made later, from the policy's own answers."""
     limits = {"max_prompt_tokens": lengths.max_prompt_tokens}
     prompts, train_report = encode_prompts(corpus.prompts, tokenizer, **limits, on_overlong=lengths.on_long_prompt)
     held_out, held_report = encode_prompts(
@@ -101,7 +102,7 @@ def review_tables(corpus: ReviewCorpus, tokenizer: PreTrainedTokenizerBase, *, l
             tokenizer,
             max_tokens=lengths.max_tokens,
             on_overlong=lengths.on_long_prompt,
-            loss_on_prompt=False,
+            loss_on=lengths.loss_on,
         )[0]
         for rows in (corpus.demonstrations, corpus.held_out_demonstrations)
     )
@@ -134,7 +135,7 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
                 tokenizer,
                 max_tokens=lengths.max_tokens,
                 on_overlong=lengths.on_long_prompt,
-                loss_on_prompt=False,
+                loss_on=lengths.loss_on,
             )[0]
             for part in _parts(demos, files)
         ]
@@ -143,7 +144,7 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         pairs, report = read_preferences(files.preferences, on_bad_row=files.on_bad_row, special_tokens=special)
         notes.append(report.summary)
         batches = [
-            encode_pairs(part, tokenizer, max_tokens=lengths.max_tokens, on_overlong=lengths.on_long_prompt)[0]
+            encode_preferences(part, tokenizer, max_tokens=lengths.max_tokens, on_overlong=lengths.on_long_prompt)[0]
             for part in _parts(pairs, files)
         ]
         preferences = Split(train=batches[0], held_out=batches[1])

@@ -18,10 +18,10 @@ from rlhf_ray.algorithms.losses import BradleyTerryLoss, PolicyLoss, SftLoss, Va
 from rlhf_ray.algorithms.schedules import ScheduleKind
 from rlhf_ray.algorithms.shaping import MissingEos, ScoreSlot
 from rlhf_ray.config.algorithm import AlgorithmConfig
-from rlhf_ray.config.derived import uses_gold
+from rlhf_ray.config.derived import gold_scorer
 from rlhf_ray.config.placement import RoleConfig
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.data.reviews import CorpusSizes
+from rlhf_ray.data.rows import CorpusSizes
 from rlhf_ray.data.tables import DataFiles, Lengths
 from rlhf_ray.generation.settings import HfSettings, VllmSettings
 from rlhf_ray.learner.forward import TokenDistribution
@@ -55,6 +55,7 @@ def lengths(config: TrainConfig) -> Lengths:
         max_prompt_tokens=config.data.max_prompt_tokens,
         max_new_tokens=config.algorithm.max_new_tokens,
         on_long_prompt=config.data.on_long_prompt,  # type: ignore[arg-type]  # one of the choices, checked at load
+        loss_on=config.sft.loss_on,  # type: ignore[arg-type]  # as above
     )
 
 
@@ -64,7 +65,7 @@ def data_settings(config: TrainConfig, run_dir: Path) -> DataSettings:
         seed=config.seed,
         lengths=lengths(config),
         num_parts=config.generator.num_replicas,
-        gold=uses_gold(config),
+        gold=gold_scorer(config),
         rollouts_dir=run_dir / "rollouts",
         keep_rollouts=config.tracking.keep_rollouts,
         threads=config.placement.data.threads,

@@ -14,6 +14,7 @@ from rlhf_ray.actors.ray_runtime import RayRuntime
 from rlhf_ray.actors.runtime import Runtime
 from rlhf_ray.actors.team import Team, Workers
 from rlhf_ray.actors.transport import DeviceTransport, ObjectStoreTransport, Transport
+from rlhf_ray.config.derived import is_tiny
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.pipeline import settings
@@ -70,8 +71,17 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
     workers = start_workers(runtime, config, run_dir)
     base_model = run_dir / "artifacts" / "base-model" if config.model.path is None else Path(config.model.path)
     if config.data.prompts is None:
-        new_model = settings.new_model(config) if config.model.path is None else None
-        rows = runtime.call(workers.data, DataWorker.open_reviews, settings.corpus_sizes(config), base_model, new_model)
+        if config.model.path is None and config.model.new == "smollm2":
+            runtime.gather([runtime.call(workers.data, DataWorker.make_smollm2, base_model)])
+        new_model = settings.new_model(config) if is_tiny(config) else None
+        rows = runtime.call(
+            workers.data,
+            DataWorker.open_built_in,
+            config.data.built_in,
+            settings.corpus_sizes(config),
+            base_model,
+            new_model,
+        )
     else:
         rows = runtime.call(workers.data, DataWorker.open_files, settings.data_files(config), base_model)
     (counts,) = runtime.gather([rows])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from rlhf_ray.config.derived import stages_to_run, uses_gold
+from rlhf_ray.config.derived import gold_scorer, stages_to_run
 from rlhf_ray.config.rules import problems
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import walk
@@ -102,10 +102,11 @@ def test_a_stage_whose_result_is_given_is_not_run():
 
 
 def test_gold_scores_come_with_the_built_in_reviews_or_on_demand():
-    assert uses_gold(config_with({}))
-    assert not uses_gold(config_with({"data.prompts": "p"}))
-    assert uses_gold(config_with({"data.prompts": "p", "reward.gold": "reviews"}))
-    assert not uses_gold(config_with({"reward.gold": "none"}))
+    assert gold_scorer(config_with({})) == "reviews"
+    assert gold_scorer(config_with({"data.built_in": "sentences"})) == "sentences"
+    assert gold_scorer(config_with({"data.prompts": "p"})) is None
+    assert gold_scorer(config_with({"data.prompts": "p", "reward.gold": "reviews"})) == "reviews"
+    assert gold_scorer(config_with({"reward.gold": "none"})) is None
 
 
 NUMBERS = [setting.key for setting in walk(TrainConfig()) if setting.kind == "int"]

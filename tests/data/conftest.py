@@ -3,12 +3,13 @@
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from rlhf_ray.data.reviews import CorpusSizes, ReviewCorpus, build_corpus
+from rlhf_ray.data.reviews import build_corpus
+from rlhf_ray.data.rows import Corpus, CorpusSizes
 from rlhf_ray.data.tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")
-def corpus() -> ReviewCorpus:
+def corpus() -> Corpus:
     sizes = CorpusSizes(demonstrations=10_000, prompts=3_840, held_out_prompts=512, held_out_demonstrations=600)
     return build_corpus(sizes, seed=1)
 

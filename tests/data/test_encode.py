@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from rlhf_ray.data.encode import encode_demonstrations, encode_pairs, encode_prompts
+from rlhf_ray.data.encode import encode_demonstrations, encode_preferences, encode_prompts
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged, join
@@ -9,6 +9,10 @@ from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged, join
 
 def prompts_of(*texts):
     return [PromptRow(id=str(line), prompt=text) for line, text in enumerate(texts, start=1)]
+
+
+def pair(row_id, prompt, chosen, rejected):
+    return PreferenceRow(id=row_id, prompt=prompt, answers=(chosen, rejected), labels=(1.0, 0.0))
 
 
 def letters(count):
@@ -78,7 +82,7 @@ def test_prompts_of_special_tokens_alone_are_refused(bos_tokenizer, text):
 
 def test_demonstrations_train_the_response_and_its_end_token(bos_tokenizer):
     rows = [DemonstrationRow(id="1", prompt="a b", response="c d"), DemonstrationRow(id="2", prompt="e", response="f")]
-    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on_prompt=False)
+    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on="answer")
     assert as_lists(batch.sequences.tokens) == [[1, 3, 4, 5, 6, 2], [1, 7, 8, 2]]
     assert batch.sequences.prompt_lengths.tolist() == [3, 2]
     assert as_lists(batch.targets.weights) == [[1, 1, 1], [1, 1]]
@@ -86,9 +90,9 @@ def test_demonstrations_train_the_response_and_its_end_token(bos_tokenizer):
     assert batch.rows_per_group == 1
 
 
-def test_loss_on_prompt_trains_all_but_the_first_token(bos_tokenizer):
+def test_loss_on_all_trains_all_but_the_first_token(bos_tokenizer):
     rows = [DemonstrationRow(id="1", prompt="a b", response="c d")]
-    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on_prompt=True)
+    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on="all")
     assert batch.sequences.prompt_lengths.tolist() == [1]
     assert as_lists(batch.targets.weights) == [[1, 1, 1, 1, 1]]
     assert batch.row_counts.tolist() == [5]
@@ -96,14 +100,14 @@ def test_loss_on_prompt_trains_all_but_the_first_token(bos_tokenizer):
 
 def test_a_response_that_ends_in_the_end_token_gets_no_second_one(bos_tokenizer):
     rows = [DemonstrationRow(id="1", prompt="a", response="b <eos>")]
-    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on_prompt=False)
+    batch, _ = encode_demonstrations(rows, bos_tokenizer, max_tokens=16, on_overlong="error", loss_on="answer")
     assert as_lists(batch.sequences.tokens) == [[1, 3, 4, 2]]
 
 
 def test_long_demonstrations_lose_the_left_of_the_prompt_never_the_response(bos_tokenizer):
     rows = [DemonstrationRow(id="1", prompt="a b c d", response="e f")]
     batch, report = encode_demonstrations(
-        rows, bos_tokenizer, max_tokens=5, on_overlong="truncate_left", loss_on_prompt=False
+        rows, bos_tokenizer, max_tokens=5, on_overlong="truncate_left", loss_on="answer"
     )
     assert as_lists(batch.sequences.tokens) == [[1, 6, 7, 8, 2]]
     assert batch.sequences.prompt_lengths.tolist() == [2]
@@ -113,12 +117,12 @@ def test_long_demonstrations_lose_the_left_of_the_prompt_never_the_response(bos_
 def test_a_response_that_leaves_its_prompt_no_room_is_refused(bos_tokenizer):
     rows = [DemonstrationRow(id="7", prompt="a", response="b c d")]
     with pytest.raises(DataError, match="answers of rows 7 alone fill max_tokens=4"):
-        encode_demonstrations(rows, bos_tokenizer, max_tokens=4, on_overlong="truncate_left", loss_on_prompt=False)
+        encode_demonstrations(rows, bos_tokenizer, max_tokens=4, on_overlong="truncate_left", loss_on="answer")
 
 
 def test_written_preferences_become_groups_of_two_with_the_chosen_one_first(bos_tokenizer):
-    rows = [PreferenceRow(id="1", prompt="a", chosen="b c", rejected="d")]
-    batch, _ = encode_pairs(rows, bos_tokenizer, max_tokens=16, on_overlong="error")
+    rows = [pair("1", "a", "b c", "d")]
+    batch, _ = encode_preferences(rows, bos_tokenizer, max_tokens=16, on_overlong="error")
     assert as_lists(batch.sequences.tokens) == [[1, 3, 4, 5, 2], [1, 3, 6, 2]]
     assert batch.sequences.prompt_lengths.tolist() == [2, 2]
     assert as_lists(batch.targets.labels) == [[1], [0]]
@@ -128,10 +132,10 @@ def test_written_preferences_become_groups_of_two_with_the_chosen_one_first(bos_
 
 def test_a_pair_with_one_long_answer_is_dropped_whole(bos_tokenizer):
     rows = [
-        PreferenceRow(id="1", prompt="a", chosen="b", rejected="c d e f"),
-        PreferenceRow(id="2", prompt="a", chosen="b", rejected="c"),
+        pair("1", "a", "b", "c d e f"),
+        pair("2", "a", "b", "c"),
     ]
-    batch, report = encode_pairs(rows, bos_tokenizer, max_tokens=5, on_overlong="drop")
+    batch, report = encode_preferences(rows, bos_tokenizer, max_tokens=5, on_overlong="drop")
     assert as_lists(batch.sequences.tokens) == [[1, 3, 4, 2], [1, 3, 5, 2]]
     assert report.dropped == ("1",)
 
@@ -151,5 +155,5 @@ def test_join_lays_sampled_answers_behind_their_prompts_and_adds_no_end_token():
 
 
 def test_no_rows_encode_to_an_empty_batch(bos_tokenizer):
-    batch, report = encode_pairs([], bos_tokenizer, max_tokens=5, on_overlong="error")
+    batch, report = encode_preferences([], bos_tokenizer, max_tokens=5, on_overlong="error")
     assert (len(batch.sequences.tokens), len(batch.row_counts), report.kept) == (0, 0, 0)

@@ -175,7 +175,7 @@ def test_demonstrations_need_both_texts(tmp_path):
 def test_preferences_need_two_different_answers(tmp_path):
     path = write(tmp_path, ['{"prompt":"a","chosen":"b","rejected":"c"}', '{"prompt":"a","chosen":"b","rejected":"b"}'])
     rows, report = read_preferences(path, on_bad_row="skip", special_tokens=SPECIAL)
-    assert [(row.id, row.prompt, row.chosen, row.rejected) for row in rows] == [("1", "a", "b", "c")]
+    assert [(row.id, row.prompt, row.answers, row.labels) for row in rows] == [("1", "a", ("b", "c"), (1, 0))]
     assert [row.reason for row in report.skipped] == ['"chosen" and "rejected" are the same text']
 
 

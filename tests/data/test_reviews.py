@@ -8,13 +8,15 @@ import pytest
 from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from rlhf_ray.data.review_grammar import Tone
-from rlhf_ray.data.reviews import CorpusSizes, all_openings, build_corpus, write_reviews
+from rlhf_ray.data.reviews import all_openings, build_corpus, write_reviews
+from rlhf_ray.data.rows import CorpusSizes
 from rlhf_ray.errors import ConfigError
 
 SMALL = CorpusSizes(demonstrations=50, prompts=40, held_out_prompts=10, held_out_demonstrations=15)
 PRINT_DIGEST = """
 import hashlib
-from rlhf_ray.data.reviews import CorpusSizes, build_corpus
+from rlhf_ray.data.reviews import build_corpus
+from rlhf_ray.data.rows import CorpusSizes
 sizes = CorpusSizes(demonstrations=50, prompts=40, held_out_prompts=10, held_out_demonstrations=15)
 print(hashlib.sha256(repr(build_corpus(sizes, seed=7)).encode()).hexdigest())
 """

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from rlhf_ray.data.reviews import CorpusSizes, build_corpus
+from rlhf_ray.data.reviews import build_corpus
+from rlhf_ray.data.rows import CorpusSizes
 from rlhf_ray.reward.gold import GoldScorer
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
 

@@ -1,0 +1,150 @@
+"""From prompts and answers to token ids: one place, so that SFT, reward model and PPO read a conversation alike.
+
+Prompt and answer are encoded apart: the border between them never moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jinja2 import TemplateError
+
+from rlhf_ray.data.rows import Asked, Conversation, Message, Post
+from rlhf_ray.data.tldr import fitting_query
+from rlhf_ray.data.tokenizer import start_ids
+from rlhf_ray.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ANSWER = "Zyzzyva"  # a word that no template holds
+
+
+def shown_prompt(prompt: Asked) -> str:
+    """A prompt as people read it in records and reports."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, Post):
+        return prompt.post
+    return "\n".join(f"{message.role}: {message.content}" for message in prompt)
+
+
+def prompt_texts(prompts: Sequence[Asked], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> list[str]:
+    """What is encoded: plain text as it is, a conversation in the tokenizer's template, asking for the next answer.
+
+    Only a post is cut to max_tokens here, by its own rule. Raises DataError where the template refuses or loses a turn.
+    """
+    texts = []
+    for prompt in prompts:
+        if isinstance(prompt, str):
+            texts.append(prompt)
+        elif isinstance(prompt, Post):
+            texts.append(
+                fitting_query(
+                    prompt,
+                    count_tokens=lambda text: len(plain_ids([text], tokenizer)[0]) + len(start_ids(tokenizer)),
+                    max_tokens=max_tokens,
+                )
+            )
+        else:
+            texts.append(render_conversation(prompt, tokenizer, ask=True))
+    return texts
+
+
+def prompt_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """The ids of rendered prompts, with the tokenizer's BOS in front exactly once, whoever wrote it."""
+    start = start_ids(tokenizer)
+    rows = []
+    for ids in plain_ids(texts, tokenizer):
+        first = 0
+        while start and ids[first : first + 1] == start:
+            first += 1
+        rows.append(start + ids[first:])
+    return rows
+
+
+def answer_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, end: int) -> list[list[int]]:
+    """The ids of whole answers, ending in exactly one end token."""
+    return [ids if ids[-1:] == [end] else [*ids, end] for ids in plain_ids(texts, tokenizer)]
+
+
+def plain_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
+    """Ids without anything the tokenizer would add."""
+    return [list(ids) for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]] if texts else []
+
+
+def end_token(tokenizer: PreTrainedTokenizerBase, *, chat: bool) -> int:
+    """What a whole answer ends with: in a chat the special token its template writes after an answer, else EOS."""
+    if chat:
+        turns = (Message(role="user", content="?"), Message(role="assistant", content=_ANSWER))
+        after = render_conversation(turns, tokenizer, ask=False).rpartition(_ANSWER)[2]
+        special = set(tokenizer.all_special_ids)
+        ids = [token for token in plain_ids([after], tokenizer)[0] if token in special]
+        if ids:
+            return ids[0]
+    if tokenizer.eos_token_id is None:
+        raise DataError(
+            "the tokenizer has no EOS token, so no answer could end; set eos_token in tokenizer_config.json"
+        )
+    return int(tokenizer.eos_token_id)
+
+
+def render_conversation(conversation: Conversation, tokenizer: PreTrainedTokenizerBase, *, ask: bool) -> str:
+    """The template's text; with `ask`, up to where the next answer begins."""
+    if not tokenizer.chat_template:
+        raise DataError(
+            "chat rows need a chat template and the tokenizer has none; put one into the model directory as "
+            "chat_template.jinja, or use data.format=plain with text prompts"
+        )
+    messages = [{"role": message.role, "content": message.content} for message in conversation]
+    try:
+        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+    except TemplateError as error:
+        raise DataError(f"the chat template refuses a conversation with {_roles(conversation)}: {error}") from error
+    for message in conversation:
+        if message.content.strip() not in text:
+            raise DataError(
+                f"the chat template leaves out the {message.role} turn of a conversation with {_roles(conversation)}; "
+                "accepted: conversations without it, or a template that writes it"
+            )
+    return text
+
+
+def assistant_mask(prompt: Asked, tokenizer: PreTrainedTokenizerBase) -> list[bool]:
+    """[prompt ids] True in earlier answers of the conversation, their end tokens included.
+
+    Raises DataError for templates that write a conversation's beginning differently once it goes on.
+    """
+    if not isinstance(prompt, tuple):
+        (ids,) = prompt_ids(prompt_texts([prompt], tokenizer, max_tokens=1 << 30), tokenizer)
+        return [False] * len(ids)
+    whole = render_conversation(prompt, tokenizer, ask=True)
+    spans = [_answer_span(prompt, turn, tokenizer, whole=whole) for turn in _answers(prompt)]
+    encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
+    mask = [any(low <= left < high for low, high in spans) for left, _ in encoded["offset_mapping"]]
+    (ids,) = prompt_ids([whole], tokenizer)
+    missing = len(ids) - len(mask)  # a BOS that the tokenizer adds, or one that came twice
+    return [False] * missing + mask if missing >= 0 else mask[-missing:]
+
+
+def _answers(conversation: Conversation) -> list[int]:
+    return [turn for turn, message in enumerate(conversation) if message.role == "assistant"]
+
+
+def _answer_span(
+    conversation: Conversation, turn: int, tokenizer: PreTrainedTokenizerBase, *, whole: str
+) -> tuple[int, int]:
+    """First character of an answer and the one behind its end token."""
+    before = render_conversation(conversation[:turn], tokenizer, ask=True)
+    after = render_conversation(conversation[: turn + 1], tokenizer, ask=False)
+    if not (after.startswith(before) and whole.startswith(after)):
+        raise DataError(
+            "sft.loss_on=assistant needs a chat template that writes the beginning of a conversation the same however "
+            "it goes on, and this one does not; use sft.loss_on=answer"
+        )
+    return len(before), len(after.rstrip())
+
+
+def _roles(conversation: Conversation) -> str:
+    return "the roles " + ", ".join(message.role for message in conversation)

@@ -375,7 +375,24 @@ class Last:
         return other
 
 
-Stat = Mean | Sum | Max | Last
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A distribution: counts[i] values lie between edges[i] and edges[i + 1]. It adds up over equal edges."""
+
+    counts: tuple[int, ...]
+    edges: tuple[float, ...]  # one more than counts, ascending
+
+    def merge(self, other: Histogram) -> Histogram:
+        assert self.edges == other.edges, "distributions over other bins cannot be added"
+        return Histogram(tuple(map(sum, zip(self.counts, other.counts, strict=True))), self.edges)
+
+    @property
+    def value(self) -> None:
+        """A distribution is no number: it is shown, not recorded."""
+        return None
+
+
+Stat = Mean | Sum | Max | Last | Histogram
 Stats = dict[str, Stat]  # metric name (tracking/registry.py) -> reduction
 
 

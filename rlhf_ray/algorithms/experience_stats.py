@@ -5,15 +5,19 @@ Legend: B answers. Per-answer metrics are means over all answers, answers withou
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from rlhf_ray.algorithms.corrections import mismatch_kl
 from rlhf_ray.algorithms.masking import masked_sum
 from rlhf_ray.algorithms.padding import PaddedRollouts
-from rlhf_ray.algorithms.statistics import pearson, quantiles
+from rlhf_ray.algorithms.statistics import histogram, pearson, quantiles
 from rlhf_ray.algorithms.variety import distinct_n, repeated_ngram_share
 from rlhf_ray.types import Completions, Last, Max, Mean, Rewards, Stats, Sum
+
+NUM_BINS = 30
 
 
 def objective_stats(padded: PaddedRollouts, *, scores: Tensor, non_score: Tensor) -> Stats:
@@ -35,7 +39,16 @@ def objective_stats(padded: PaddedRollouts, *, scores: Tensor, non_score: Tensor
         "objective/scores_p05": Last(p05),
         "objective/scores_p50": Last(p50),
         "objective/scores_p95": Last(p95),
+        "objective/scores_histogram": histogram(scores, even_edges(low, high)),
     }
+
+
+def even_edges(low: float | None, high: float | None) -> list[float]:
+    """Edges of equal bins from the lowest to the highest value."""
+    if low is None or high is None or not (math.isfinite(high - low) and low < high):
+        centre = low if low is not None and math.isfinite(low) else 0.0
+        return [centre - 0.5, centre + 0.5]
+    return [low + (high - low) * i / NUM_BINS for i in range(NUM_BINS + 1)]
 
 
 def response_stats(completions: Completions, *, finished: Tensor) -> Stats:

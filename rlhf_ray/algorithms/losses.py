@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from rlhf_ray.algorithms.kl import KlEstimator, exp_log_ratio, k3_from_log_ratio, token_kl
-from rlhf_ray.algorithms.statistics import quantiles
+from rlhf_ray.algorithms.statistics import histogram, quantiles
 from rlhf_ray.types import (
     Last,
     Max,
@@ -27,6 +27,8 @@ from rlhf_ray.types import (
     ValueOutputs,
     ValueTargets,
 )
+
+RATIO_EDGES = tuple(2.0 ** (step / 20) for step in range(-20, 21))  # 1/2 .. 2, evenly spaced logarithms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ def clipped_surrogate(
 
 
 def ratio_stats(ratios: Tensor) -> Stats:
-    """Quantiles and unbiased variance of the ratios of all trained tokens of an update; None where there are none."""
+    """Quantiles, unbiased variance and distribution of the ratios of all trained tokens of an update."""
     p05, p50, p95 = quantiles(ratios, (0.05, 0.5, 0.95))
     variance = float(ratios.double().var()) if ratios.numel() > 1 else None
     return {
@@ -109,6 +111,7 @@ def ratio_stats(ratios: Tensor) -> Stats:
         "policy/ratio_p50": Last(p50),
         "policy/ratio_p95": Last(p95),
         "val/ratio_var": Last(variance),
+        "policy/ratio_histogram": histogram(ratios, RATIO_EDGES),
     }
 
 

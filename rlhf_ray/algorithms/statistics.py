@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rlhf_ray.types import Histogram
+
 
 def explained_variance(values: Tensor, returns: Tensor) -> float | None:
     """1 - Var(R - V) / Var(R); None when Var(R) is 0. Blind to a constant offset of V."""
@@ -38,6 +40,15 @@ def quantiles(values: Tensor, probabilities: Sequence[float]) -> list[float | No
     below, above = ordered[places.floor().long()], ordered[places.ceil().long()]
     interpolated: list[float | None] = (below + (above - below) * (places - places.floor())).tolist()
     return interpolated
+
+
+def histogram(values: Tensor, edges: Sequence[float]) -> Histogram:
+    """Counts between ascending edges; values outside them fall into the outer bins, those that are NaN into none."""
+    inner = torch.tensor(edges[1:-1], dtype=torch.float64, device=values.device)
+    plain = values.detach().double().flatten()
+    bins = torch.bucketize(plain[~plain.isnan()], inner, right=True)
+    counts = torch.bincount(bins, minlength=len(edges) - 1)
+    return Histogram(tuple(counts.tolist()), tuple(edges))
 
 
 def expected_calibration_error(confidences: Tensor, correct: Tensor, *, num_bins: int) -> float | None:

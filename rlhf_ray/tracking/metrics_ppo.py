@@ -14,6 +14,7 @@ OBJECTIVE = (
     Metric("objective/scores_p05", "its 5th percentile", "score", "over answers"),
     Metric("objective/scores_p50", "its median", "score", "over answers"),
     Metric("objective/scores_p95", "its 95th percentile", "score", "over answers"),
+    Metric("objective/scores_histogram", "its distribution in 30 bins, for trackers", "score", "over answers"),
     Metric("objective/kl", "sum over an answer's tokens of logp - ref_logp", "nats", "mean over answers"),
     Metric(
         "objective/non_score_reward",
@@ -42,6 +43,7 @@ POLICY = (
     Metric("policy/ratio_p50", "its median", "1", "over trained tokens of the last minibatch"),
     Metric("policy/ratio_p95", "its 95th percentile", "1", "over trained tokens of the last minibatch"),
     Metric("policy/ratio_max", "its maximum", "1", "max over trained tokens"),
+    Metric("policy/ratio_histogram", "its distribution, for trackers", "1", "over trained tokens"),
     Metric("policy/grad_norm", "L2 norm of the policy's gradient before clipping", "1", "mean over optimizer steps"),
     Metric("policy/skipped_steps", "steps that had nothing to train on", "steps", "sum"),
     Metric("policy/optimizer_steps", "optimizer steps taken", "steps", "sum"),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from rlhf_ray.types import Stats
+from rlhf_ray.types import Histogram, Stats
 
 
 def reduce_stats(stats: Stats) -> dict[str, float | None]:
-    """Each stat's value; None where nothing was counted or the value is undefined."""
-    return {name: None if stat.value is None else float(stat.value) for name, stat in stats.items()}
+    """Each number's value; None where nothing was counted or the value is undefined."""
+    numbers = {name: stat.value for name, stat in stats.items() if not isinstance(stat, Histogram)}
+    return {name: None if value is None else float(value) for name, value in numbers.items()}
+
+
+def distributions(stats: Stats) -> dict[str, Histogram]:
+    """Those that are no single number."""
+    return {name: stat for name, stat in stats.items() if isinstance(stat, Histogram)}

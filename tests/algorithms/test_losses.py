@@ -10,6 +10,7 @@ from torch import Tensor
 from rlhf_ray.algorithms.kl import KlEstimator
 from rlhf_ray.algorithms.losses import BradleyTerryLoss, LossOutput, PolicyLoss, SftLoss, ValueLoss, ratio_stats
 from rlhf_ray.types import (
+    Histogram,
     Last,
     Mean,
     PolicyOutputs,
@@ -150,6 +151,12 @@ def test_supervised_loss_is_the_token_mean_of_trained_tokens() -> None:
 
 def test_ratio_statistics_run_over_all_trained_tokens() -> None:
     stats = ratio_stats(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    distribution = stats.pop("policy/ratio_histogram")
+    assert isinstance(distribution, Histogram)
+    assert {edge: n for edge, n in zip(distribution.edges, distribution.counts, strict=False) if n} == {
+        1.0: 1,
+        distribution.edges[-2]: 3,
+    }
     assert stats == {
         "policy/ratio_p05": Last(pytest.approx(1.15)),
         "policy/ratio_p50": Last(2.5),

@@ -2,8 +2,16 @@ import numpy as np
 import pytest
 import torch
 
+from rlhf_ray.algorithms.experience_stats import even_edges
 from rlhf_ray.algorithms.reward_scale import gain_and_bias
-from rlhf_ray.algorithms.statistics import expected_calibration_error, explained_variance, pearson, quantiles
+from rlhf_ray.algorithms.statistics import (
+    expected_calibration_error,
+    explained_variance,
+    histogram,
+    pearson,
+    quantiles,
+)
+from rlhf_ray.types import Histogram
 
 
 @pytest.mark.parametrize("returns", [[], [2.0], [0.1, 0.1, 0.1]])
@@ -22,6 +30,22 @@ def test_correlation_with_a_constant_is_undefined(constant: list[float]) -> None
     other = torch.arange(len(constant), dtype=torch.float32)
     assert pearson(torch.tensor(constant), other) is None
     assert pearson(other, torch.tensor(constant)) is None
+
+
+def test_a_histogram_counts_all_but_nan_and_adds_up() -> None:
+    values = torch.tensor([-9.0, 0.0, 0.5, 1.0, 1.5, 2.0, float("inf"), float("nan")])
+    counted = histogram(values, (0.0, 1.0, 2.0))
+    assert counted == Histogram((3, 4), (0.0, 1.0, 2.0))
+    assert counted.merge(counted).counts == (6, 8)
+    with pytest.raises(AssertionError, match="other bins"):
+        counted.merge(Histogram((1,), (0.0, 2.0)))
+
+
+def test_edges_span_the_values_and_survive_what_has_no_span() -> None:
+    assert even_edges(0.0, 30.0) == list(range(31))
+    assert even_edges(2.0, 2.0) == [1.5, 2.5]
+    for low, high in ((None, None), (float("nan"), 1.0), (float("-inf"), 1.0)):
+        assert even_edges(low, high) == [-0.5, 0.5]
 
 
 def test_quantiles_interpolate_as_numpy_does() -> None:

@@ -1,8 +1,7 @@
 """python -m rlhf_ray.train KEY=VALUE ...   (--help lists the choices and settings)
 
 Composes and checks the whole configuration first; torch, Ray and vLLM are imported only once nothing is wrong with it.
-Exit code: 0 finished, 1 failed, 2 refused (settings, data, models), 130 interrupted,
-143 ended by SIGTERM.
+Exit code: 0 finished, 1 failed, 2 refused (settings, data, models), 130 interrupted, 143 ended by SIGTERM.
 """
 
 from __future__ import annotations

@@ -23,3 +23,5 @@ os.environ.update(
 # Examples drawn alike in every run; no time limit per example, which a busy machine would break.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+pytest_plugins = ("team_fixtures",)

@@ -100,14 +100,9 @@ class RayRuntime:
                 f"{self._place}: no answer from {late} within placement.phase_limit_s={limit_s:g}"
             ) from error
         except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, RlhfRayError):
-                raise type(cause)(f"{self._place}: {cause}") from error
-            raise WorkerError(f"{self._place}: {type(cause).__name__}: {cause}") from error
+            raise self._explain(error.cause) from error
         except RayActorError as error:
-            who = ", ".join(dead(self._actors)) or " or ".join(dict.fromkeys(ref.label for ref in refs))
-            detail = " ".join(str(error).split())
-            raise WorkerError(f"{self._place}: the process of {who} ended: {detail}") from error
+            raise self._explain(error) from error
         return values
 
     def at(self, place: str) -> None:
@@ -130,6 +125,15 @@ class RayRuntime:
         bound = worker.handle.run.options(num_returns=num_returns, name=label)
         result = bound.remote(method.__name__, *values)
         return [Ref(label, ref) for ref in (result if num_returns > 1 else [result])]
+
+    def _explain(self, error: Exception) -> RlhfRayError:
+        """What a call failed with, its own error or that of a call whose result it needed, as an error of ours."""
+        if isinstance(error, RlhfRayError):
+            return type(error)(f"{self._place}: {error}")
+        if isinstance(error, RayActorError):
+            who = ", ".join(dead(self._actors)) or "a worker"
+            return WorkerError(f"{self._place}: the process of {who} ended: {' '.join(str(error).split())}")
+        return WorkerError(f"{self._place}: {type(error).__name__}: {error}")
 
     def _disconnect(self) -> None:
         if self._owns_cluster:

@@ -1,0 +1,103 @@
+"""What is started once for all tests: a finished run, a Ray cluster, and open worker teams."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import MARK, marked, soon
+from small_run import LOCAL, ON_RAY, TWO_GENERATORS, Bench, small_config
+
+CLUSTER_CPUS = 4
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run directory of three stages in this process."""
+    from rlhf_ray import pipeline
+
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    pipeline.run(small_config(run_dir, *LOCAL), command=())
+    return run_dir
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One Ray cluster; at the end none of its processes is left."""
+    import ray
+
+    from rlhf_ray.actors.ray_runtime import own_sigterm_handler
+
+    os.environ[MARK] = uuid.uuid4().hex
+    # workers find the modules of the tests, and the package that is tested
+    tests = Path(__file__).parent
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(tests.parent), str(tests)])
+    with own_sigterm_handler():
+        ray.init(
+            num_cpus=CLUSTER_CPUS,
+            num_gpus=0,
+            include_dashboard=False,
+            object_store_memory=400 << 20,
+            log_to_driver=False,
+            configure_logging=False,
+            _system_config={"prestart_worker_first_driver": False},
+        )
+    yield
+    ray.shutdown()
+    mark, me = os.environ.pop(MARK), os.getpid()
+    assert soon(lambda: not [p for p in marked(mark) if p.pid != me], within_s=20), [
+        psutil.Process(p.pid).cmdline() for p in marked(mark)
+    ]
+
+
+@contextmanager
+def opened_bench(runtime_kind: type, run_dir: Path, trained: Path, words: tuple[str, ...]) -> Iterator[Bench]:
+    """A team over the models of a finished run."""
+    from rlhf_ray.pipeline import settings
+    from rlhf_ray.pipeline.start import open_team
+
+    config = small_config(run_dir, *words, f"model.path={trained}/artifacts/base-model")
+    with ExitStack() as stack:
+        if config.placement.backend == "local":
+            runtime = runtime_kind()
+        else:
+            runtime = runtime_kind(settings.resources(config), settings.cluster_settings(config))
+        stack.callback(runtime.close)
+        artifacts = trained / "artifacts"
+        yield Bench(
+            opened=open_team(runtime, config, run_dir),
+            words=(*words, f"model.path={artifacts}/base-model"),
+            policy=artifacts / "sft-policy",
+            reward=artifacts / "reward-model",
+        )
+
+
+@pytest.fixture(scope="session")
+def local_bench(finished_run, tmp_path_factory) -> Iterator[Bench]:
+    """Two generators and all other workers in this process."""
+    from faulty_workers import FaultyLocalRuntime
+
+    words = (*LOCAL, TWO_GENERATORS)
+    with opened_bench(FaultyLocalRuntime, tmp_path_factory.mktemp("local") / "run", finished_run, words) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="session")
+def ray_bench(ray_cluster, finished_run, tmp_path_factory) -> Iterator[Bench]:
+    """Two generators and all other workers as Ray actors."""
+    from faulty_workers import FaultyRayRuntime
+
+    words = (*ON_RAY, TWO_GENERATORS)
+    with opened_bench(FaultyRayRuntime, tmp_path_factory.mktemp("ray") / "run", finished_run, words) as bench:
+        yield bench
+
+
+@pytest.fixture(params=["local", "ray"])
+def bench(request) -> Bench:
+    """Each team."""
+    return request.getfixturevalue(f"{request.param}_bench")

@@ -11,14 +11,15 @@ from typing import Literal
 
 from rlhf_ray.config.derived import is_tiny, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.data.read import read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.layout import layout_of
+from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.reviews import all_openings
+from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.sentences import all_topics
 from rlhf_ray.errors import DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
 from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
 
-_READERS = {"prompts": read_prompts, "demonstrations": read_demonstrations, "preferences": read_preferences}
 _SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
 _BYTES_PER_WEIGHT = 12  # float32 weight and two moments
 
@@ -77,13 +78,20 @@ def _reward(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
 
 
 def _data_files(config: TrainConfig) -> Iterator[str]:
-    on_bad_row: Literal["error", "skip"] = "skip" if config.data.on_bad_row == "skip" else "error"
-    for name, read in _READERS.items():
-        path = getattr(config.data, name)
-        if path is None:
-            continue
+    data, layout = config.data, layout_of(config.data)
+    on_bad_row: Literal["error", "skip"] = "skip" if data.on_bad_row == "skip" else "error"
+    streams: list[tuple[str, RowStream[PromptRow] | RowStream[DemonstrationRow] | RowStream[PreferenceRow]]] = []
+    if data.prompts is not None:
+        streams.append(("prompts", read_prompts(Path(data.prompts), layout=layout, on_bad_row=on_bad_row)))
+    if data.demonstrations is not None:
+        demonstrations = read_demonstrations(Path(data.demonstrations), layout=layout, on_bad_row=on_bad_row)
+        streams.append(("demonstrations", demonstrations))
+    if data.preferences is not None:
+        preferences = read_preferences(Path(data.preferences), layout=layout, on_bad_row=on_bad_row)
+        streams.append(("preferences", preferences))
+    for name, rows in streams:
         try:
-            read(Path(path), on_bad_row=on_bad_row, special_tokens=())
+            rows.count()
         except DataError as error:
             yield f"data.{name}: {error}"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ from rlhf_ray.reward.gold import GoldScorer, SentenceScorer
 from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
 from rlhf_ray.tracking.preference_stats import preference_stats
 from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
+from rlhf_ray.tracking.samples import sample_sheet
+from rlhf_ray.tracking.sink import Sheet
 from rlhf_ray.tracking.summary import ShownAnswer
 from rlhf_ray.types import (
     Completions,
@@ -57,7 +59,10 @@ from rlhf_ray.types import (
     join,
 )
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 HELD_OUT, PROBED, COMPARED = -1, -2, -3  # in place of a PPO step where sampling seeds are derived
 
 
@@ -292,6 +297,12 @@ class DataWorker(Worker):
             )
             for row in range(0, count * self._newest.num_samples, self._newest.num_samples)
         ]
+
+    def samples(self, count: int) -> Sheet:
+        """The first held-out prompts with the answers before and now and their scores, for a table."""
+        assert self._baseline is not None
+        assert self._newest is not None
+        return sample_sheet(self._baseline, self._newest, count=count)
 
     def _take(self, tables: Tables) -> RowCounts:
         self._tables = tables

@@ -9,13 +9,24 @@ from rlhf_ray.config.setting import setting
 class DataConfig:
     """conf/data."""
 
-    prompts: str | None = setting(None, 'JSONL file of {"prompt": text} rows; empty: the built-in corpus', path=True)
-    demonstrations: str | None = setting(
-        None, 'JSONL file of {"prompt", "response"} rows for supervised fine-tuning', path=True
+    prompts: str | None = setting(
+        None, "prompts: JSON Lines, Parquet, Arrow, or hf:NAME:SPLIT; empty: the built-in corpus", path=True
     )
-    preferences: str | None = setting(
-        None, 'JSONL file of {"prompt", "chosen", "rejected"} rows for the reward model', path=True
+    demonstrations: str | None = setting(None, "prompts with responses, for supervised fine-tuning", path=True)
+    preferences: str | None = setting(None, "prompts with better and worse answers, for the reward model", path=True)
+    format: str = setting(
+        "plain",
+        "what prompts are: text, chats, text that a user asks in a chat, or posts to be summed up (docs/data.md)",
+        choices=("plain", "chat", "instruction", "tldr"),
     )
+    system_prompt: str | None = setting(None, "put before chats that have no system turn")
+    prompt_column: str = setting("prompt", "column of the prompt")
+    response_column: str = setting("response", "column of a demonstration's answer")
+    chosen_column: str = setting("chosen", "column of the better answer")
+    rejected_column: str = setting("rejected", "column of the worse answer")
+    messages_column: str = setting("messages", "column of whole conversations")
+    completions_column: str = setting("completions", "column of several answers to one prompt")
+    labels_column: str = setting("labels", "column of their labels: the higher, the better")
     built_in: str = setting(
         "reviews",
         "the built-in corpus: reviews to continue, or chats that ask for one sentence",

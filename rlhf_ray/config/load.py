@@ -29,6 +29,7 @@ _NEEDED = {
     ("reward", "directory"): "reward.path",
     ("data", "files"): "data.prompts",
 }
+DATA_SET = "hf:"  # a data set's name, where a path could stand
 _DEFAULT_RUNNER = "basic"
 
 
@@ -101,7 +102,7 @@ def typed(values: Mapping[str, Any], *, folder: Path) -> TrainConfig:
     merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), tree)
     for setting in settings.values():
         path = OmegaConf.select(merged, setting.key)
-        if setting.about.path and path:
+        if setting.about.path and path and not path.startswith(DATA_SET):
             OmegaConf.update(merged, setting.key, str((folder / Path(path).expanduser()).resolve()))
     config = OmegaConf.to_object(merged)
     assert isinstance(config, TrainConfig), "merged into its schema"

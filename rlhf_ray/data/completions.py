@@ -10,15 +10,19 @@ from rlhf_ray.data.order import Rows
 from rlhf_ray.types import Completions, Prompts, Ragged
 
 
+def concat_prompts(parts: Sequence[Prompts]) -> Prompts:
+    """The rows of all parts laid together."""
+    return Prompts(
+        ids=tuple(item for part in parts for item in part.ids),
+        texts=tuple(item for part in parts for item in part.texts),
+        tokens=Ragged.concat([part.tokens for part in parts]),
+    )
+
+
 def concat_completions(parts: Sequence[Completions], *, order: Rows) -> Completions:
     """The rows of all parts laid together, then put in this order."""
-    prompts = [part.prompts for part in parts]
     whole = Completions(
-        prompts=Prompts(
-            ids=tuple(item for part in prompts for item in part.ids),
-            texts=tuple(item for part in prompts for item in part.texts),
-            tokens=Ragged.concat([part.tokens for part in prompts]),
-        ),
+        prompts=concat_prompts([part.prompts for part in parts]),
         tokens=Ragged.concat([part.tokens for part in parts]),
         texts=tuple(item for part in parts for item in part.texts),
         logprobs=Ragged.concat([part.logprobs for part in parts]),

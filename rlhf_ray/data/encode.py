@@ -41,12 +41,21 @@ class LengthReport:
         return f"kept {self.kept}, dropped {len(self.dropped)}, cut {len(self.truncated)} for their length"
 
 
+def merge_reports(reports: Sequence[LengthReport]) -> LengthReport:
+    """One report over the pieces of a file."""
+    return LengthReport(
+        kept=sum(report.kept for report in reports),
+        dropped=tuple(row for report in reports for row in report.dropped),
+        truncated=tuple(row for report in reports for row in report.truncated),
+    )
+
+
 def encode_prompts(
     rows: Sequence[PromptRow], tokenizer: PreTrainedTokenizerBase, *, max_prompt_tokens: int, on_overlong: OnOverlong
 ) -> tuple[Prompts, LengthReport]:
     """Prompts of at most max_prompt_tokens ids. A cut prompt keeps its BOS and its last ids, and its text says so.
 
-    Raises DataError naming the rows that have no ids of their own, are too long under "error", or if none is left.
+    Raises DataError naming the rows that have no ids of their own, or are too long under "error".
     """
     tokens = _prompt_ids(rows, tokenizer, max_tokens=max_prompt_tokens)
     overlong = [i for i, ids in enumerate(tokens) if len(ids) > max_prompt_tokens]
@@ -99,14 +108,19 @@ def encode_demonstrations(
 
 
 def encode_preferences(
-    rows: Sequence[PreferenceRow], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int, on_overlong: OnOverlong
+    rows: Sequence[PreferenceRow],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_tokens: int,
+    on_overlong: OnOverlong,
+    as_pairs: bool,
 ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], LengthReport]:
     """Groups of answers to one prompt, each prompt + answer + end token, with their labels.
 
-    Where rows have different numbers of answers, every pair with different labels is a group of its own.
+    `as_pairs` makes every pair with different labels a group of its own, where rows have different numbers of answers.
     Lengths as in encode_demonstrations.
     """
-    if len({len(row.answers) for row in rows}) > 1:
+    if as_pairs:
         rows = [pair for row in rows for pair in _pairs(row)]
     group = len(rows[0].answers) if rows else 2
     prompts = _prompt_ids(rows, tokenizer, max_tokens=max_tokens)
@@ -194,14 +208,12 @@ def _by_length(
     limit: str,
     on_overlong: OnOverlong,
 ) -> tuple[list[int], LengthReport]:
-    """Which rows stay, and the report; DataError under "error" and where no row stays."""
+    """Which rows stay, and the report; DataError under "error"."""
     named = tuple(rows[i].id for i in overlong)
     if named and on_overlong == "error":
         raise DataError(f"rows {_named(named)} are longer than {limit}; accepted: on_overlong=drop or truncate_left")
     gone = set(overlong) if on_overlong == "drop" else set()
     kept = [i for i in range(len(rows)) if i not in gone]
-    if rows and not kept:
-        raise DataError(f"no row left: all {len(rows)} are longer than {limit}")
     dropped, truncated = (named, ()) if on_overlong == "drop" else ((), named)
     return kept, LengthReport(kept=len(kept), dropped=dropped, truncated=truncated)
 

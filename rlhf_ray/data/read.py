@@ -1,6 +1,6 @@
-"""Reading text rows from JSON Lines files. Runs before Ray starts: no torch, no tokenizer.
+"""Reading rows of prompts, demonstrations and preferences. Runs before Ray starts: no torch, no tokenizer.
 
-A row's id is its line number. Other formats enter through `_numbered_rows`.
+A row's id is its number in its source. Rows come one after the other, so that a source may be larger than memory.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from rlhf_ray.data.jsonl import BadRow, JsonRow, read_jsonl
+from rlhf_ray.data.jsonl import BadRow
+from rlhf_ray.data.layout import Layout, RowError, parse_demonstration, parse_preference, parse_prompt
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
+from rlhf_ray.data.sources import numbered_rows
 from rlhf_ray.errors import DataError
 
 OnBadRow = Literal["error", "skip"]
@@ -26,154 +28,97 @@ class ReadReport:
 
     path: Path
     kept: int
-    skipped: tuple[BadRow, ...]
+    num_skipped: int
+    skipped: tuple[BadRow, ...]  # the first of them
 
     @property
     def summary(self) -> str:
         """One line for the log."""
-        return f"{self.path}: kept {self.kept}, skipped {len(self.skipped)}"
+        return f"{self.path}: kept {self.kept}, skipped {self.num_skipped}"
 
 
-def read_prompts(
-    path: Path, *, on_bad_row: OnBadRow, special_tokens: tuple[str, ...]
-) -> tuple[tuple[PromptRow, ...], ReadReport]:
-    """Rows {"prompt": text}. Text that is blank once `special_tokens` are taken out counts as empty.
+class RowStream(Generic[Row]):
+    """The usable rows of a source, read anew by every iteration; `report` then says what became of all rows.
 
-    Raises DataError for a file that cannot be read, for bad rows unless they are skipped, and where no row is left.
+    Iterating raises DataError for a source that cannot be read, at its end for bad rows unless they are skipped, and
+    where no row is usable.
     """
 
-    def parse(row: JsonRow) -> PromptRow | str:
-        texts = _texts(row, ("prompt",), special_tokens)
-        return texts if isinstance(texts, str) else PromptRow(id=str(row.line), prompt=texts[0])
+    def __init__(
+        self, path: Path, parse: Callable[[str, object, Layout], Row], *, layout: Layout, on_bad_row: OnBadRow
+    ) -> None:
+        self._path = path
+        self._parse: Callable[[str, object, Layout], Row] = parse
+        self._layout = layout
+        self._on_bad_row = on_bad_row
+        self.report = ReadReport(path=path, kept=0, num_skipped=0, skipped=())
 
-    return _read(path, parse, on_bad_row=on_bad_row)
+    def __iter__(self) -> Iterator[Row]:
+        kept, num_bad, bad = 0, 0, list[BadRow]()
+        for item in numbered_rows(self._path):
+            if isinstance(item, BadRow):
+                problem = item
+            else:
+                try:
+                    row = self._parse(str(item.line), item.value, self._layout)
+                except RowError as error:
+                    problem = BadRow(line=item.line, reason=str(error))
+                else:
+                    kept += 1
+                    yield row
+                    continue
+            num_bad += 1
+            if len(bad) < _MAX_LISTED:
+                bad.append(problem)
+        self.report = ReadReport(path=self._path, kept=kept, num_skipped=num_bad, skipped=tuple(bad))
+        self._refuse()
 
+    def count(self) -> int:
+        """Number of usable rows."""
+        return sum(1 for _ in self)
 
-def read_demonstrations(
-    path: Path, *, on_bad_row: OnBadRow, special_tokens: tuple[str, ...]
-) -> tuple[tuple[DemonstrationRow, ...], ReadReport]:
-    """Rows {"prompt": text, "response": text}; errors as in read_prompts."""
-
-    def parse(row: JsonRow) -> DemonstrationRow | str:
-        texts = _texts(row, ("prompt", "response"), special_tokens)
-        if isinstance(texts, str):
-            return texts
-        return DemonstrationRow(id=str(row.line), prompt=texts[0], response=texts[1])
-
-    return _read(path, parse, on_bad_row=on_bad_row)
-
-
-def read_preferences(
-    path: Path, *, on_bad_row: OnBadRow, special_tokens: tuple[str, ...]
-) -> tuple[tuple[PreferenceRow, ...], ReadReport]:
-    """Rows {"prompt": text, "chosen": text, "rejected": text}, the two answers different; errors as in read_prompts."""
-
-    def parse(row: JsonRow) -> PreferenceRow | str:
-        texts = _texts(row, ("prompt", "chosen", "rejected"), special_tokens)
-        if isinstance(texts, str):
-            return texts
-        prompt, chosen, rejected = texts
-        if chosen == rejected:
-            return '"chosen" and "rejected" are the same text'
-        return PreferenceRow(id=str(row.line), prompt=prompt, answers=(chosen, rejected), labels=(1.0, 0.0))
-
-    return _read(path, parse, on_bad_row=on_bad_row)
-
-
-def _read(
-    path: Path, parse: Callable[[JsonRow], Row | str], *, on_bad_row: OnBadRow
-) -> tuple[tuple[Row, ...], ReadReport]:
-    """Every row through `parse`, which gives the row or the reason why it cannot be used."""
-    kept: list[Row] = []
-    bad: list[BadRow] = []
-    for item in _numbered_rows(path):
-        if isinstance(item, BadRow):
-            bad.append(item)
-            continue
-        row = parse(item)
-        if isinstance(row, str):
-            bad.append(BadRow(line=item.line, reason=row))
-        else:
-            kept.append(row)
-    if not kept:
-        raise DataError(f"{path}: no usable row" + _listing(bad))
-    if bad and on_bad_row == "error":
-        raise DataError(
-            f"{path}: {len(bad)} of {len(bad) + len(kept)} rows cannot be used (on_bad_row=skip would leave them out)"
-            + _listing(bad)
-        )
-    return tuple(kept), ReadReport(path=path, kept=len(kept), skipped=tuple(bad))
+    def _refuse(self) -> None:
+        report = self.report
+        if not report.kept:
+            raise DataError(f"{self._path}: no usable row" + listing(report))
+        if report.num_skipped and self._on_bad_row == "error":
+            raise DataError(
+                f"{self._path}: {report.num_skipped} of {report.num_skipped + report.kept} rows cannot be used "
+                "(on_bad_row=skip would leave them out)" + listing(report)
+            )
 
 
-def _numbered_rows(path: Path) -> Iterator[JsonRow | BadRow]:
-    """Rows with their line numbers. DataError for a path that is no readable, non-empty file."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file")
-    if not path.is_file():
-        raise DataError(f"{path}: not a file; accepted: one JSON Lines file")
-    if path.suffix == ".parquet":
-        raise DataError(f"{path}: Parquet is not read; accepted: a JSON Lines file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
-    return read_jsonl(path)
+def read_prompts(path: Path, *, layout: Layout, on_bad_row: OnBadRow) -> RowStream[PromptRow]:
+    """See layout.parse_prompt."""
+    return RowStream(path, _prompt_row, layout=layout, on_bad_row=on_bad_row)
 
 
-def _listing(bad: list[BadRow]) -> str:
-    lines = [f"\n  line {row.line}: {row.reason}" for row in bad[:_MAX_LISTED]]
-    more = len(bad) - len(lines)
+def read_demonstrations(path: Path, *, layout: Layout, on_bad_row: OnBadRow) -> RowStream[DemonstrationRow]:
+    """See layout.parse_demonstration."""
+    return RowStream(path, _demonstration_row, layout=layout, on_bad_row=on_bad_row)
+
+
+def read_preferences(path: Path, *, layout: Layout, on_bad_row: OnBadRow) -> RowStream[PreferenceRow]:
+    """See layout.parse_preference."""
+    return RowStream(path, _preference_row, layout=layout, on_bad_row=on_bad_row)
+
+
+def listing(report: ReadReport) -> str:
+    """The first bad rows, a line each."""
+    lines = [f"\n  line {row.line}: {row.reason}" for row in report.skipped]
+    more = report.num_skipped - len(lines)
     return "".join(lines) + (f"\n  and {more} more" if more else "")
 
 
-def _texts(row: JsonRow, keys: tuple[str, ...], special_tokens: tuple[str, ...]) -> tuple[str, ...] | str:
-    """The row's texts under these keys, or why it has none."""
-    if not isinstance(row.value, dict):
-        return f"{_kind(row.value)} instead of an object with {_quoted(keys)}"
-    texts = []
-    for key in keys:
-        if key not in row.value:
-            return f"no key {_quoted((key,))} (the row has {_quoted(tuple(row.value)) or 'no keys'})"
-        value = row.value[key]
-        reason = _why_no_text(value, special_tokens)
-        if reason is not None:
-            return f'"{key}" is {reason}; accepted: a non-empty string'
-        texts.append(value)
-    return tuple(texts)
+def _prompt_row(row_id: str, value: object, layout: Layout) -> PromptRow:
+    return PromptRow(id=row_id, prompt=parse_prompt(value, layout))
 
 
-def _why_no_text(value: object, special_tokens: tuple[str, ...]) -> str | None:
-    """What is wrong with a field; None for usable text."""
-    if not isinstance(value, str):
-        return _kind(value)
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        return "not valid Unicode (a lone surrogate)"
-    rest = value
-    for token in special_tokens:
-        rest = rest.replace(token, "")
-    if not rest.strip():
-        return "empty" if not value.strip() else "nothing but special tokens"
-    return None
+def _demonstration_row(row_id: str, value: object, layout: Layout) -> DemonstrationRow:
+    prompt, response = parse_demonstration(value, layout)
+    return DemonstrationRow(id=row_id, prompt=prompt, response=response)
 
 
-def _kind(value: object) -> str:
-    """A JSON value in words."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case []:
-            return "an empty list"
-        case [{"role": _, **_rest}, *_]:
-            return "a list of chat messages, and this file is read as plain text"
-        case list():
-            return "a list"
-        case _:
-            return "an object"
-
-
-def _quoted(keys: tuple[str, ...]) -> str:
-    return ", ".join(f'"{key}"' for key in keys)
+def _preference_row(row_id: str, value: object, layout: Layout) -> PreferenceRow:
+    prompt, answers, labels = parse_preference(value, layout)
+    return PreferenceRow(id=row_id, prompt=prompt, answers=answers, labels=labels)

@@ -1,29 +1,43 @@
-"""All rows of a run, encoded: from the built-in reviews or from files."""
+"""All rows of a run, encoded: from a built-in corpus or from files."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from rlhf_ray.data.encode import LossOn, OnOverlong, encode_demonstrations, encode_preferences, encode_prompts
+from rlhf_ray.data.completions import concat_prompts
+from rlhf_ray.data.encode import (
+    LengthReport,
+    LossOn,
+    OnOverlong,
+    encode_demonstrations,
+    encode_preferences,
+    encode_prompts,
+    merge_reports,
+)
+from rlhf_ray.data.layout import Layout
+from rlhf_ray.data.on_disk import BatchFile
 from rlhf_ray.data.order import Rows, epoch_order
-from rlhf_ray.data.read import OnBadRow, read_demonstrations, read_preferences, read_prompts
-from rlhf_ray.data.rows import Corpus
+from rlhf_ray.data.read import OnBadRow, RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import special_tokens
+from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, SftTargets, TrainBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from _typeshed import DataclassInstance
     from transformers import PreTrainedTokenizerBase
 
-
-T = TypeVar("T")
-Row = TypeVar("Row")
+T = TypeVar("T", bound="DataclassInstance")
+Row = TypeVar("Row", PromptRow, DemonstrationRow, PreferenceRow)
+PIECE_ROWS = 2048  # rows whose texts are in memory at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +78,12 @@ class Tables:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFiles:
-    """Files of the user's own, and how strictly they are read."""
+    """Files of the user's own, and how they are read."""
 
     prompts: Path
     demonstrations: Path | None
     preferences: Path | None
+    layout: Layout  # special tokens are added from the model directory
     held_out_share: float
     on_bad_row: OnBadRow
     seed: int
@@ -91,70 +106,85 @@ class Lengths:
 
 def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:
     """What a grammar wrote; preferences are made later, from the policy's own answers."""
-    limits = {"max_prompt_tokens": lengths.max_prompt_tokens}
-    prompts, train_report = encode_prompts(corpus.prompts, tokenizer, **limits, on_overlong=lengths.on_long_prompt)
-    held_out, held_report = encode_prompts(
-        corpus.held_out_prompts, tokenizer, **limits, on_overlong=lengths.on_long_prompt
-    )
-    train_demos, held_demos = (
-        encode_demonstrations(
-            rows,
-            tokenizer,
-            max_tokens=lengths.max_tokens,
-            on_overlong=lengths.on_long_prompt,
-            loss_on=lengths.loss_on,
-        )[0]
-        for rows in (corpus.demonstrations, corpus.held_out_demonstrations)
+    encoder = Encoder(tokenizer, lengths=lengths)
+    prompts, train_report = encoder.prompts(corpus.prompts)
+    held_out, held_report = encoder.prompts(corpus.held_out_prompts)
+    demonstrations = Split(
+        train=encoder.demonstrations(corpus.demonstrations)[0],
+        held_out=encoder.demonstrations(corpus.held_out_demonstrations)[0],
     )
     return Tables(
         prompts=prompts,
         held_out_prompts=held_out,
-        demonstrations=Split(train=train_demos, held_out=held_demos),
+        demonstrations=demonstrations,
         preferences=None,
         notes=(f"prompts: {train_report.summary}", f"held-out prompts: {held_report.summary}"),
     )
 
 
 def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_dir: Path, lengths: Lengths) -> Tables:
-    """Read, split off the held-out rows, encode. DataError names file, line and reason."""
-    special = special_tokens(model_dir)
-    notes = []
-    rows, report = read_prompts(files.prompts, on_bad_row=files.on_bad_row, special_tokens=special)
-    prompts, lengths_report = encode_prompts(
-        rows, tokenizer, max_prompt_tokens=lengths.max_prompt_tokens, on_overlong=lengths.on_long_prompt
-    )
-    notes += [report.summary, f"{files.prompts}: {lengths_report.summary}"]
-    train, held_out = split_rows(len(prompts.ids), share=files.held_out_share, seed=files.seed)
+    """Read, split off the held-out rows, encode, a few rows at a time. DataError names file, line and reason."""
+    encoder = Encoder(tokenizer, lengths=lengths)
+    layout = dataclasses.replace(files.layout, special_tokens=special_tokens(model_dir))
+    asked = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
+    prompts, held_out, notes = _split_prompts(asked, encoder, files)
     demonstrations = preferences = None
     if files.demonstrations is not None:
-        demos, report = read_demonstrations(files.demonstrations, on_bad_row=files.on_bad_row, special_tokens=special)
-        notes.append(report.summary)
-        parts = [
-            encode_demonstrations(
-                part,
-                tokenizer,
-                max_tokens=lengths.max_tokens,
-                on_overlong=lengths.on_long_prompt,
-                loss_on=lengths.loss_on,
-            )[0]
-            for part in _parts(demos, files)
-        ]
-        demonstrations = Split(train=parts[0], held_out=parts[1])
+        demos = read_demonstrations(files.demonstrations, layout=layout, on_bad_row=files.on_bad_row)
+        demonstrations, more = _split_batches(demos, encoder.demonstrations, files)
+        notes += more
     if files.preferences is not None:
-        pairs, report = read_preferences(files.preferences, on_bad_row=files.on_bad_row, special_tokens=special)
-        notes.append(report.summary)
-        batches = [
-            encode_preferences(part, tokenizer, max_tokens=lengths.max_tokens, on_overlong=lengths.on_long_prompt)[0]
-            for part in _parts(pairs, files)
-        ]
-        preferences = Split(train=batches[0], held_out=batches[1])
+        groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
+        as_pairs = len({len(row.answers) for row in groups}) > 1
+        encode = partial(encoder.preferences, as_pairs=as_pairs)
+        preferences, more = _split_batches(groups, encode, files)
+        notes += more
     return Tables(
-        prompts=take_prompts(prompts, train),
-        held_out_prompts=take_prompts(prompts, held_out),
+        prompts=prompts,
+        held_out_prompts=held_out,
         demonstrations=demonstrations,
         preferences=preferences,
         notes=tuple(notes),
     )
+
+
+class Encoder:
+    """The encoding functions with the tokenizer and limits of a run."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> None:
+        self._tokenizer = tokenizer
+        self._lengths = lengths
+
+    def prompts(self, rows: Sequence[PromptRow]) -> tuple[Prompts, LengthReport]:
+        """See encode_prompts."""
+        return encode_prompts(
+            rows,
+            self._tokenizer,
+            max_prompt_tokens=self._lengths.max_prompt_tokens,
+            on_overlong=self._lengths.on_long_prompt,
+        )
+
+    def demonstrations(self, rows: Sequence[DemonstrationRow]) -> tuple[TrainBatch[SftTargets[Ragged]], LengthReport]:
+        """See encode_demonstrations."""
+        return encode_demonstrations(
+            rows,
+            self._tokenizer,
+            max_tokens=self._lengths.max_tokens,
+            on_overlong=self._lengths.on_long_prompt,
+            loss_on=self._lengths.loss_on,
+        )
+
+    def preferences(
+        self, rows: Sequence[PreferenceRow], *, as_pairs: bool
+    ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], LengthReport]:
+        """See encode_preferences."""
+        return encode_preferences(
+            rows,
+            self._tokenizer,
+            max_tokens=self._lengths.max_tokens,
+            on_overlong=self._lengths.on_long_prompt,
+            as_pairs=as_pairs,
+        )
 
 
 def split_rows(num_rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -173,6 +203,49 @@ def take_prompts(prompts: Prompts, rows: Sequence[int] | Rows) -> Prompts:
     )
 
 
-def _parts(rows: Sequence[Row], files: DataFiles) -> tuple[list[Row], list[Row]]:
-    train, held_out = split_rows(len(rows), share=files.held_out_share, seed=files.seed)
-    return [rows[i] for i in train], [rows[i] for i in held_out]
+def split_stream(rows: RowStream[Row], *, share: float, seed: int) -> Iterator[tuple[bool, list[Row]]]:
+    """All rows in pieces, (held out?, rows); the same rows are held out by the same share and seed."""
+    is_held_out = np.zeros(rows.count(), dtype=bool)
+    is_held_out[split_rows(len(is_held_out), share=share, seed=seed)[1]] = True
+    waiting: dict[bool, list[Row]] = {False: [], True: []}
+    for row, held_out in zip(rows, is_held_out.tolist(), strict=True):
+        waiting[held_out].append(row)
+        if len(waiting[held_out]) == PIECE_ROWS:
+            yield held_out, waiting[held_out]
+            waiting[held_out] = []
+    for held_out, rest in waiting.items():
+        yield held_out, rest
+
+
+def _split_prompts(
+    rows: RowStream[PromptRow], encoder: Encoder, files: DataFiles
+) -> tuple[Prompts, Prompts, list[str]]:
+    parts: dict[bool, list[Prompts]] = {False: [], True: []}
+    reports = []
+    for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
+        prompts, report = encoder.prompts(piece)
+        parts[held_out].append(prompts)
+        reports.append(report)
+    notes = _notes(rows, merge_reports(reports))
+    return concat_prompts(parts[False]), concat_prompts(parts[True]), notes
+
+
+def _split_batches(
+    rows: RowStream[Row], encode: Callable[[list[Row]], tuple[TrainBatch[T], LengthReport]], files: DataFiles
+) -> tuple[Split[T], list[str]]:
+    parts: dict[bool, BatchFile[T]] = {False: BatchFile(), True: BatchFile()}
+    reports = []
+    for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
+        batch, report = encode(piece)
+        parts[held_out].append(batch)
+        reports.append(report)
+    notes = _notes(rows, merge_reports(reports))
+    return Split(train=parts[False].batch(), held_out=parts[True].batch()), notes
+
+
+def _notes(rows: RowStream[Row], report: LengthReport) -> list[str]:
+    """What was dropped and why. DataError where nothing is left."""
+    path = rows.report.path
+    if not report.kept:
+        raise DataError(f"{path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left")
+    return [rows.report.summary, f"{path}: {report.summary}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rlhf_ray.actors.data_worker import DataSettings
 from rlhf_ray.actors.learner_worker import LearnerSettings
@@ -21,6 +22,7 @@ from rlhf_ray.config.algorithm import AlgorithmConfig
 from rlhf_ray.config.derived import gold_scorer
 from rlhf_ray.config.placement import RoleConfig
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.layout import layout_of
 from rlhf_ray.data.rows import CorpusSizes
 from rlhf_ray.data.tables import DataFiles, Lengths
 from rlhf_ray.generation.settings import HfSettings, VllmSettings
@@ -31,6 +33,7 @@ from rlhf_ray.loops.ppo import PpoSettings
 from rlhf_ray.loops.self_check import CheckLimits
 from rlhf_ray.loops.supervised import SupervisedSettings
 from rlhf_ray.models.tiny import TinyLlama
+from rlhf_ray.tracking.wandb_id import WandbSettings
 from rlhf_ray.types import Sampling, StopRule
 
 MIB = 1 << 20
@@ -91,6 +94,7 @@ def data_files(config: TrainConfig) -> DataFiles:
         prompts=Path(data.prompts),
         demonstrations=None if data.demonstrations is None else Path(data.demonstrations),
         preferences=None if data.preferences is None else Path(data.preferences),
+        layout=layout_of(data),
         held_out_share=data.held_out_share,
         on_bad_row=data.on_bad_row,  # type: ignore[arg-type]  # one of the choices, checked at load
         seed=config.seed,
@@ -211,6 +215,48 @@ def probe_settings(config: TrainConfig) -> ProbeSettings:
         max_new_tokens=min(PROBE_TOKENS, config.algorithm.max_new_tokens),
         limit=config.check.logprob_gap,
     )
+
+
+def wandb_settings(config: TrainConfig, *, sweep_id: str | None) -> WandbSettings:
+    """Weights & Biases."""
+    tracking = config.tracking
+    return WandbSettings(
+        online=tracking.backend == "wandb",
+        project=tracking.project,
+        entity=tracking.entity,
+        upload_models=tracking.upload_models,
+        patience_s=tracking.patience_s,
+        sweep_id=sweep_id,
+    )
+
+
+def tracked_settings(config: TrainConfig, stage: str) -> dict[str, Any]:
+    """What runs of a stage are mostly compared by, in the units of the stage."""
+    common = {"seed": config.seed, "model": config.model.path or "tiny", "learning_rate": rate_of(config, stage)}
+    match stage:
+        case "sft":
+            sft = config.sft
+            return common | {"batch_size": sft.batch_size, "minibatch_size": sft.batch_size, "steps": sft.num_steps}
+        case "reward_model":
+            model = config.reward_model
+            return common | {"batch_size": model.batch_size, "minibatch_size": model.batch_size, "epochs": model.epochs}
+        case _:
+            algorithm = config.algorithm
+            batch_size = algorithm.batch_size * algorithm.samples_per_prompt
+            return common | {
+                "batch_size": batch_size,
+                "minibatch_size": batch_size // algorithm.minibatches,
+                "epochs": algorithm.epochs,
+                "beta": algorithm.kl_coef,
+            }
+
+
+def rate_of(config: TrainConfig, stage: str) -> float:
+    """The learning rate that a stage trains with: its own, or else the top-level one."""
+    own = config.algorithm.learning_rate
+    if stage in ("sft", "reward_model"):
+        own = config.sft.learning_rate if stage == "sft" else config.reward_model.learning_rate
+    return config.learning_rate if own is None else own
 
 
 def sft_settings(config: TrainConfig, *, num_rows: int) -> SupervisedSettings:

@@ -1,11 +1,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rlhf_ray.config.data import DataConfig
+from rlhf_ray.data.layout import layout_of
 from rlhf_ray.data.read import read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.errors import DataError
 
@@ -30,12 +33,20 @@ def write(tmp_path, lines, *, newline="\n", start=""):
     return path
 
 
+PLAIN = replace(layout_of(DataConfig()), special_tokens=SPECIAL)
+
+
+def rows_and_report(stream):
+    rows = list(stream)
+    return rows, stream.report
+
+
 def strict(path):
-    return read_prompts(path, on_bad_row="error", special_tokens=SPECIAL)
+    return rows_and_report(read_prompts(path, layout=PLAIN, on_bad_row="error"))
 
 
 def lenient(path):
-    return read_prompts(path, on_bad_row="skip", special_tokens=SPECIAL)
+    return rows_and_report(read_prompts(path, layout=PLAIN, on_bad_row="skip"))
 
 
 VARIANTS = pytest.mark.parametrize(
@@ -92,13 +103,13 @@ def test_files_without_usable_rows_are_refused_in_both_modes(tmp_path, read, con
 def test_missing_files_directories_and_empty_files_are_refused(tmp_path, read):
     with pytest.raises(DataError, match=r"nowhere\.jsonl: no such file"):
         read(tmp_path / "nowhere.jsonl")
-    with pytest.raises(DataError, match="not a file"):
+    with pytest.raises(DataError, match="a directory without Parquet or Arrow files"):
         read(tmp_path)
     with pytest.raises(DataError, match="the file is empty"):
         read(write(tmp_path, []))
     parquet = tmp_path / "rows.parquet"
     parquet.write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="accepted: a JSON Lines file"):
+    with pytest.raises(DataError, match="not readable as parquet"):
         read(parquet)
 
 
@@ -164,7 +175,7 @@ def test_repeated_rows_are_kept_under_different_ids(tmp_path):
 
 def test_demonstrations_need_both_texts(tmp_path):
     path = write(tmp_path, ['{"prompt":"a","response":" b"}', '{"prompt":"a"}', '{"prompt":"a","response":""}'])
-    rows, report = read_demonstrations(path, on_bad_row="skip", special_tokens=SPECIAL)
+    rows, report = rows_and_report(read_demonstrations(path, layout=PLAIN, on_bad_row="skip"))
     assert [(row.id, row.prompt, row.response) for row in rows] == [("1", "a", " b")]
     assert [row.reason for row in report.skipped] == [
         'no key "response" (the row has "prompt")',
@@ -174,7 +185,7 @@ def test_demonstrations_need_both_texts(tmp_path):
 
 def test_preferences_need_two_different_answers(tmp_path):
     path = write(tmp_path, ['{"prompt":"a","chosen":"b","rejected":"c"}', '{"prompt":"a","chosen":"b","rejected":"b"}'])
-    rows, report = read_preferences(path, on_bad_row="skip", special_tokens=SPECIAL)
+    rows, report = rows_and_report(read_preferences(path, layout=PLAIN, on_bad_row="skip"))
     assert [(row.id, row.prompt, row.answers, row.labels) for row in rows] == [("1", "a", ("b", "c"), (1, 0))]
     assert [row.reason for row in report.skipped] == ['"chosen" and "rejected" are the same text']
 
@@ -218,7 +229,7 @@ def is_text(text):
 def test_any_unicode_text_comes_back_unchanged_unescaped_or_escaped(tmp_path, texts):
     for ascii_only in (True, False):
         path = write(tmp_path, [json.dumps({"prompt": text}, ensure_ascii=ascii_only) for text in texts])
-        rows, _ = read_prompts(path, on_bad_row="error", special_tokens=())
+        rows = read_prompts(path, layout=layout_of(DataConfig()), on_bad_row="error")
         assert [row.prompt for row in rows] == texts
 
 

@@ -31,3 +31,29 @@ def bos_tokenizer():
     return PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>", unk_token="<unk>"
     )
+
+
+CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}<{{ message['role'] }}> {{ message['content'] }} <eos> {% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def chat_tokenizer():
+    """As bos_tokenizer, with a template that writes the BOS itself; <system> 13, <user> 14, <assistant> 15."""
+    from transformers import PreTrainedTokenizerFast
+
+    turns = ["<system>", "<user>", "<assistant>"]
+    vocabulary = {word: i for i, word in enumerate(["<pad>", "<bos>", "<eos>", *"abcdefghij", *turns, "<unk>"])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        chat_template=CHAT_TEMPLATE,
+    )

@@ -1,0 +1,86 @@
+"""The same rows come back from every format, with their numbers."""
+
+import pytest
+
+from rlhf_ray.config.data import DataConfig
+from rlhf_ray.data.layout import layout_of
+from rlhf_ray.data.read import read_preferences, read_prompts
+from rlhf_ray.data.sources import numbered_rows
+from rlhf_ray.errors import DataError
+
+ROWS = [{"prompt": f"Name colour {i}.", "extra": None if i % 2 else [i]} for i in range(2500)]
+
+
+def write_parquet(path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=700)
+
+
+def write_arrow_file(path):
+    import pyarrow as pa
+
+    table = pa.Table.from_pylist(ROWS)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1500)
+
+
+def write_arrow_stream(path):
+    import pyarrow as pa
+
+    table = pa.Table.from_pylist(ROWS)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def write_saved_data_set(path):
+    import datasets
+
+    datasets.Dataset.from_list(ROWS).save_to_disk(path, num_shards=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("rows.parquet", write_parquet),
+        ("rows.arrow", write_arrow_file),
+        ("rows.feather", write_arrow_stream),
+        ("saved", write_saved_data_set),
+    ],
+)
+def test_tables_give_their_rows_in_order_counted_from_one(tmp_path, name, write):
+    write(tmp_path / name)
+    rows = list(numbered_rows(tmp_path / name))
+    assert [row.line for row in rows] == list(range(1, 2501))
+    assert [row.value for row in rows] == ROWS
+
+
+def test_a_cut_parquet_file_is_refused_by_name(tmp_path):
+    write_parquet(tmp_path / "rows.parquet")
+    whole = (tmp_path / "rows.parquet").read_bytes()
+    (tmp_path / "rows.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"rows\.parquet: not readable as parquet"):
+        list(numbered_rows(tmp_path / "rows.parquet"))
+
+
+def test_an_unknown_data_set_is_refused_by_name(tmp_path):
+    with pytest.raises(DataError, match=r"hf:nobody/nothing: cannot be loaded"):
+        list(numbered_rows("hf:nobody/nothing"))
+
+
+def test_nulls_of_a_table_are_bad_values_not_text(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"prompt": ["a", None], "chosen": ["b", "c"], "rejected": ["d", "e"]})
+    pq.write_table(table, tmp_path / "p.parquet")
+    rows = read_preferences(tmp_path / "p.parquet", layout=layout_of(DataConfig()), on_bad_row="skip")
+    assert [row.id for row in rows] == ["1"]
+    assert rows.report.skipped[0].reason == '"prompt" is null; accepted: a non-empty string'
+
+
+def test_rows_are_read_anew_by_every_iteration(tmp_path):
+    write_parquet(tmp_path / "rows.parquet")
+    rows = read_prompts(tmp_path / "rows.parquet", layout=layout_of(DataConfig()), on_bad_row="error")
+    assert rows.count() == rows.count() == 2500

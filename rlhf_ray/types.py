@@ -1,8 +1,9 @@
 """Every message between the parts of the program. Data is inert: required fields, shapes in comments, no logic.
 
 Legend: B rows (answers), N response tokens of the whole batch laid end to end (row after row), V vocabulary.
-Batches are ragged: flat values plus row offsets. Nothing is padded until a model needs it,
-inside the worker that computes.
+Batches are ragged: flat values plus row offsets. Nothing is padded until a model needs it, in the worker that computes.
+
+Rollout stages, training, weight sync, and metrics that carry their weight, in this order.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -76,9 +77,6 @@ class FinishReason(StrEnum):
 
     STOP = "stop"  # the model produced one of its end tokens, which is the answer's last token
     LENGTH = "length"  # the token limit cut it
-
-
-# ---------------------------------------------------------------------------------------------------- rollout stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +175,6 @@ class ValueOutputs(Generic[A]):
 
     values: A  # [N]
     scores: A  # [B] (on the wire: Ragged with one number a row)
-
-
-# ---------------------------------------------------------------------------------------------------------- training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,9 +279,6 @@ class UpdateResult:
     epochs: int  # begun; fewer than planned when a stop rule fired
 
 
-# ------------------------------------------------------------------------------------------------------- weight sync
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
     """Where one tensor lies in the stream of buckets."""
@@ -324,9 +316,6 @@ class SyncReceipt:
 
     version: int
     digest: str  # over the bucket digests, in order, as hashed by the receiver
-
-
-# ------------------------------------------------------------------------------------- metrics that carry their weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,19 +366,15 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A distribution: counts[i] values lie between edges[i] and edges[i + 1]. It adds up over equal edges."""
+    """counts[i] values lie between edges[i] and edges[i + 1]. It is shown, not recorded: no single number is its value."""
 
     counts: tuple[int, ...]
-    edges: tuple[float, ...]  # one more than counts, ascending
+    edges: tuple[float, ...]
+    value: ClassVar[None] = None
 
     def merge(self, other: Histogram) -> Histogram:
         assert self.edges == other.edges, "distributions over other bins cannot be added"
         return Histogram(tuple(map(sum, zip(self.counts, other.counts, strict=True))), self.edges)
-
-    @property
-    def value(self) -> None:
-        """A distribution is no number: it is shown, not recorded."""
-        return None
 
 
 Stat = Mean | Sum | Max | Last | Histogram

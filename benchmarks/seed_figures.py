@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from rlhf_ray.errors import DataError
 from rlhf_ray.files.atomic import write_text_atomic
 from rlhf_ray.files.jsonl import read_jsonl
 from rlhf_ray.tracking.picture import draw_seeds
-from rlhf_ray.tracking.progress import duration
 from rlhf_ray.tracking.records import RunStatus, read_run
 from rlhf_ray.tracking.summary import Places, summarise
 
@@ -36,8 +34,6 @@ class SeedRun:
     before: Mapping[str, float]
     after: Mapping[str, float]
     reward_model: Mapping[str, float]
-    stages_s: float
-    whole_s: float  # from the first record to the last: process starts included
 
 
 def read_seed_run(run_dir: Path) -> SeedRun:
@@ -46,16 +42,13 @@ def read_seed_run(run_dir: Path) -> SeedRun:
     if run["status"] != RunStatus.FINISHED:
         raise DataError(f"{run_dir}: the run is {run['status']}; figures are made from finished runs")
     rows = read_jsonl(run_dir / "metrics.jsonl")
-    summary = summarise(rows, answers=(), seconds=run["stage_seconds"], places=Places(model=None, records=run_dir))
-    started, ended = (datetime.fromisoformat(run[name]) for name in ("started", "ended"))
+    summary = summarise(rows, answers=(), seconds={}, places=Places(model=None, records=run_dir))
     return SeedRun(
         seed=run["seed"],
         rows=rows,
         before=summary.get("before", {}),
         after=summary.get("after", {}),
         reward_model=summary.get("reward_model", {}),
-        stages_s=sum(run["stage_seconds"].values()),
-        whole_s=(ended - started).total_seconds(),
     )
 
 
@@ -97,8 +90,6 @@ LINES: tuple[tuple[str, Callable[[SeedRun], str]], ...] = (
     ("reward model right, all held-out pairs", reward_model("val_accuracy")),
     ("reward model right, pairs 0.1 or more apart", reward_model("val_accuracy_clear")),
     ("reward model agrees with gold, before → after", both("eval/preference_accuracy", "{:.1%}")),
-    ("three stages, min:s", lambda run: duration(run.stages_s)),
-    ("whole program, min:s", lambda run: duration(run.whole_s)),
 )
 
 

@@ -17,13 +17,13 @@ from transformers import AutoTokenizer
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
-from rlhf_ray.data.order import original_order, sample_rows, split_by_load, stream_rows
+from rlhf_ray.data.order import original_order, sample_rows, split_by_load, split_rows, stream_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
 from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.reviews import build_corpus
 from rlhf_ray.data.rows import CorpusSizes
 from rlhf_ray.data.sentences import build_sentences
-from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, split_rows, take_prompts
+from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, take_prompts
 from rlhf_ray.data.tokenizer import train_tokenizer
 from rlhf_ray.errors import DataError
 from rlhf_ray.files.atomic import replace_folder

@@ -29,6 +29,13 @@ def stream_rows(num_rows: int, *, seed: int, start: int, count: int) -> Rows:
     return np.concatenate(epochs)[offset : offset + count]
 
 
+def split_rows(num_rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Training and held-out row numbers, each ascending; at least one row on either side where there are two."""
+    num_held_out = min(max(1, round(num_rows * share)), max(num_rows - 1, 0))
+    order = epoch_order(num_rows, seed=seed, epoch=0)
+    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
+
+
 def split_by_load(prompt_lengths: NDArray[np.int64], *, max_new_tokens: int, num_parts: int) -> list[Rows]:
     """Every row in exactly one part, the parts' sums of prompt + max_new_tokens near equal; rows ascend within a part.
 

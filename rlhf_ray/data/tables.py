@@ -24,7 +24,7 @@ from rlhf_ray.data.encode import (
 )
 from rlhf_ray.data.layout import Layout
 from rlhf_ray.data.on_disk import BatchFile
-from rlhf_ray.data.order import Rows, epoch_order
+from rlhf_ray.data.order import Rows, split_rows
 from rlhf_ray.data.read import OnBadRow, RowStream, read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import special_tokens
@@ -185,13 +185,6 @@ class Encoder:
             on_overlong=self._lengths.on_long_prompt,
             as_pairs=as_pairs,
         )
-
-
-def split_rows(num_rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Training and held-out row numbers, each ascending; at least one row on either side where there are two."""
-    num_held_out = min(max(1, round(num_rows * share)), max(num_rows - 1, 0))
-    order = epoch_order(num_rows, seed=seed, epoch=0)
-    return np.sort(order[num_held_out:]), np.sort(order[:num_held_out])
 
 
 def take_prompts(prompts: Prompts, rows: Sequence[int] | Rows) -> Prompts:

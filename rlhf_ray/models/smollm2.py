@@ -35,7 +35,7 @@ def gguf_file() -> Path:
 def write_smollm2(folder: Path) -> None:
     """Dequantise and save with tokenizer and chat template, float32."""
     import torch  # noqa: PLC0415  the checks above run before torch loads
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaForCausalLM  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaForCausalLM  # noqa: PLC0415  as above
 
     from rlhf_ray.models.quiet import quiet_transformers  # noqa: PLC0415  as above
 

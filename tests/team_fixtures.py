@@ -22,7 +22,8 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from rlhf_ray import pipeline
 
     run_dir = tmp_path_factory.mktemp("finished") / "run"
-    pipeline.run(small_config(run_dir, *LOCAL), command=())
+    # more optimizer steps of the reward model, so that it can be interrupted between two of them
+    pipeline.run(small_config(run_dir, *LOCAL, "reward_model.batch_size=4"), command=())
     return run_dir
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import psutil
 import pytest
 from probe_worker import ProbeWorker
 from processes import free_cpus, soon
@@ -159,7 +160,7 @@ def test_closing_ends_the_processes_and_frees_what_was_reserved(ray_cluster):
     ids = runtime.gather([runtime.call(worker, ProbeWorker.process_id) for worker in workers])
     held = ray.available_resources()["CPU"]
     runtime.close()
-    assert soon(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ids), within_s=20)
+    assert soon(lambda: not any(psutil.pid_exists(pid) for pid in ids), within_s=20)
     assert free_cpus(at_least=held + 0.2) >= held + 0.2 - 1e-6
     assert ray.is_initialized(), "the cluster was there before, and stays"
 

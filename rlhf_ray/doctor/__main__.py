@@ -1,0 +1,83 @@
+"""python -m rlhf_ray.doctor PATH...   what is wrong with these runs, and what to do
+
+Exit code: 0 healthy, 1 warnings, 2 critical, 3 a path cannot be read or an option is wrong (the highest of all paths).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rlhf_ray.doctor.examine import examine
+from rlhf_ray.doctor.findings import Diagnosis, Severity
+from rlhf_ray.doctor.names import parse_map
+from rlhf_ray.doctor.readers.detect import read_log
+from rlhf_ray.doctor.report import as_json, as_text
+from rlhf_ray.doctor.rules import Rules, load_rules
+from rlhf_ray.errors import RlhfRayError
+
+HEALTHY, WARNINGS, CRITICAL, UNREADABLE = 0, 1, 2, 3
+
+
+class _Parser(argparse.ArgumentParser):
+    """2 means critical here, so a wrong option is 3."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(UNREADABLE, f"error: {message}\n")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        rules, given = load_rules(options.rules), parse_map(options.map)
+    except RlhfRayError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return UNREADABLE
+    results = [_examined(path, rules, given) for path in options.paths]
+    readable = [result for result in results if isinstance(result, Diagnosis)]
+    if options.json:
+        sys.stdout.write(json.dumps([as_json(result) for result in readable], ensure_ascii=False, indent=2) + "\n")
+    else:
+        width = max(60, min(120, shutil.get_terminal_size((100, 24)).columns))
+        sys.stdout.write("\n".join(as_text(result, width=width) for result in readable))
+    for result in results:
+        if isinstance(result, RlhfRayError):
+            sys.stderr.write(f"error: {result}\n")
+    return max(_code(result) for result in results)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m rlhf_ray.doctor", description="Says what is wrong with an RLHF run.")
+    parser.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="a run's directory or a log; see docs/doctor.md"
+    )
+    parser.add_argument("--map", action="append", default=[], metavar="THEIRS=OURS", help="what a column is")
+    parser.add_argument("--rules", type=Path, help="YAML or JSON with thresholds of your own")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    return parser
+
+
+def _examined(path: Path, rules: Rules, given: dict[str, str]) -> Diagnosis | RlhfRayError:
+    try:
+        return examine(read_log(path, given), rules)
+    except RlhfRayError as error:
+        return error
+
+
+def _code(result: Diagnosis | RlhfRayError) -> int:
+    if isinstance(result, RlhfRayError):
+        return UNREADABLE
+    return {None: HEALTHY, Severity.WATCH: HEALTHY, Severity.WARNING: WARNINGS, Severity.CRITICAL: CRITICAL}[
+        result.severity
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Pure checks: the metrics of a stage in, a symptom or nothing out. Thresholds: doctor/rules.py."""

@@ -1,0 +1,1 @@
+"""One file per format: a path in, a RawLog out."""

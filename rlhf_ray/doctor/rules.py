@@ -1,0 +1,108 @@
+"""The rules: what is looked at, from where on it counts, and where the number comes from. It makes docs/doctor.md.
+
+A rule's name is kind.form. All its numbers can be changed by a file given with --rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlhf_ray.doctor.rules_policy import POLICY_RULES
+from rlhf_ray.doctor.rules_reward import REWARD_RULES
+from rlhf_ray.doctor.rules_run import RUN_RULES
+from rlhf_ray.errors import ConfigError
+
+__all__ = ["RULES", "Rules", "load_rules"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One row of the table."""
+
+    name: str  # kind.form
+    stage: str  # ppo, sft, reward_model, or any
+    needs: tuple[tuple[str, ...], ...]  # of each group, one metric must be logged
+    meaning: str
+    numbers: Mapping[str, float]
+    source: str
+
+    @property
+    def kind(self) -> str:
+        """What policies and reports group by."""
+        return self.name.partition(".")[0]
+
+    def __getitem__(self, number: str) -> float:
+        return self.numbers[number]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """All rules by name."""
+
+    by_name: Mapping[str, Rule]
+
+    def __getitem__(self, name: str) -> Rule:
+        return self.by_name[name]
+
+    def changed(self, numbers: Mapping[str, Mapping[str, float]]) -> Rules:
+        """With other numbers. Raises ConfigError for a rule or number that is not in the table."""
+        rules = dict(self.by_name)
+        for name, own in numbers.items():
+            rule = rules[_known(name, rules, "rule")]
+            for number in own:
+                _known(number, rule.numbers, f"number of {name}")
+            rules[name] = replace(rule, numbers={**rule.numbers, **own})
+        return Rules(by_name=rules)
+
+
+RULES = Rules(
+    by_name={
+        name: Rule(name=name, stage=stage, needs=needs, meaning=meaning, numbers=numbers, source=source)
+        for name, stage, needs, meaning, numbers, source in (*POLICY_RULES, *REWARD_RULES, *RUN_RULES)
+    }
+)
+
+
+def load_rules(path: Path | None) -> Rules:
+    """The table with a user's own numbers: a YAML or JSON file {rule name: {number: value}}.
+
+    Raises ConfigError for a file that cannot be read, an unknown rule or number, and what is not a number.
+    """
+    if path is None:
+        return RULES
+    try:
+        text = path.read_text(encoding="utf-8")
+        given = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as rules ({error})") from error
+    return RULES.changed(_checked(given, path))
+
+
+def _checked(given: Any, path: Path) -> dict[str, dict[str, float]]:
+    shape = (
+        f"{path}: rules are written as {{rule name: {{number: value}}}}, for instance runaway_kl.level: {{watch: 8}}"
+    )
+    if not isinstance(given, dict):
+        raise ConfigError(shape)
+    for name, numbers in given.items():
+        if not isinstance(name, str) or not isinstance(numbers, dict):
+            raise ConfigError(shape)
+        for number, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"{path}: {name}.{number}={value!r}: accepted is a number")
+    return given
+
+
+def _known(name: str, known: Mapping[str, Any], what: str) -> str:
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+        raise ConfigError(f"unknown {what}: {name}{hint}")
+    return name

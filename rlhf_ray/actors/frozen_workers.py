@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from rlhf_ray.actors.worker import Worker, phase
-from rlhf_ray.learner.forward import TokenDistribution, policy_outputs
+from rlhf_ray.learner.forward import TokenDistribution, over_known_ids, policy_outputs
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.models.load import load_language_model
 from rlhf_ray.reward.model_scorer import ModelScorer
@@ -28,6 +28,7 @@ class ReferenceWorker(Worker):
     def open(self, path: Path, device: str) -> None:
         """Load the model."""
         self._model = load_language_model(path, dtype=torch.float32).to(device)
+        self._distribution = over_known_ids(self._distribution, path)
 
     @phase("reference")
     def logprobs(self, completions: Completions) -> Ragged:
@@ -48,9 +49,9 @@ class RewardWorker(Worker):
         self._scorer: ModelScorer | None = None
 
     @phase("start")
-    def open(self, path: Path, device: str) -> None:
-        """Load the model."""
-        self._scorer = ModelScorer(path, max_tokens=self._max_tokens, device=device)
+    def open(self, path: Path, head: str, device: str) -> None:
+        """Load the model, whose score is made by the tensor `head`."""
+        self._scorer = ModelScorer(path, max_tokens=self._max_tokens, device=device, head=head)
 
     @phase("score")
     def score(self, completions: Completions) -> Rewards:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ import torch
 
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.learner.base import Learner, Loss
+from rlhf_ray.learner.forward import over_known_ids
 from rlhf_ray.learner.torch_learner import StepMetrics, TorchLearner, TorchSettings
-from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.models.load import HeadStart, load_language_model, load_scalar_model
 from rlhf_ray.models.save import save_language_model, save_scalar_model
@@ -51,6 +51,15 @@ class LearnerSettings:
     threads: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScalarStart:
+    """Where a scalar model's head comes from: see load_scalar_model."""
+
+    start: HeadStart
+    head: str
+    seed: int
+
+
 class LearnerWorker(Worker):
     """One model with its optimizer; a new `open_*` replaces both."""
 
@@ -66,12 +75,15 @@ class LearnerWorker(Worker):
     @phase("start")
     def open_policy(self, path: Path, metrics: StepMetrics) -> None:
         """A language model with a new optimizer."""
-        self._open(load_language_model(path, dtype=torch.float32), metrics)
+        settings = self._settings.torch
+        known = over_known_ids(settings.distribution, path)
+        self._open(load_language_model(path, dtype=torch.float32), replace(settings, distribution=known), metrics)
 
     @phase("start")
-    def open_scalar(self, path: Path, start: HeadStart, seed: int, metrics: StepMetrics) -> None:
+    def open_scalar(self, path: Path, start: ScalarStart, metrics: StepMetrics) -> None:
         """A reward model or critic with a new optimizer."""
-        self._open(load_scalar_model(path, start=start, head=SCORE_HEAD, seed=seed, dtype=torch.float32), metrics)
+        model = load_scalar_model(path, start=start.start, head=start.head, seed=start.seed, dtype=torch.float32)
+        self._open(model, self._settings.torch, metrics)
 
     @phase("policy_logprobs")
     def logprobs(self, completions: Completions) -> Ragged:
@@ -159,9 +171,9 @@ class LearnerWorker(Worker):
         """See Learner."""
         self._opened().load(folder)
 
-    def _open(self, model: LanguageModel | ScalarModel, metrics: StepMetrics) -> None:
+    def _open(self, model: LanguageModel | ScalarModel, settings: TorchSettings, metrics: StepMetrics) -> None:
         self._model = model
-        self._learner = TorchLearner(model, settings=self._settings.torch, metrics=metrics)
+        self._learner = TorchLearner(model, settings=settings, metrics=metrics)
         self._channel = None
         self._sender = WeightSender(self._learner.named_weights, bucket_bytes=self._settings.bucket_bytes)
 

@@ -1,4 +1,4 @@
-"""The tensors a generator must be sent."""
+"""What a generator knows of a model directory: the tensors it must be sent, and the ids it may draw."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 
+from rlhf_ray.models.vocabulary import num_token_ids
 from rlhf_ray.weight_sync.buckets import TensorMeta
 
 
@@ -19,6 +20,12 @@ def untied_config(model_path: Path) -> PretrainedConfig:
     config = AutoConfig.from_pretrained(model_path, local_files_only=True, trust_remote_code=False)
     config.tie_word_embeddings = False
     return config
+
+
+def ids_to_sample(model_path: Path) -> int | None:
+    """Ids from here on belong to no token and are never drawn; None: every embedding row is a token's."""
+    known, rows = num_token_ids(model_path), int(untied_config(model_path).vocab_size)
+    return known if known is not None and known < rows else None
 
 
 def expected_weights(model_path: Path, *, dtype: str) -> dict[str, TensorMeta]:

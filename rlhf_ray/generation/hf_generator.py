@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
 from rlhf_ray.generation.batch import Answer, collect, spread
-from rlhf_ray.generation.expected import expected_weights, untied_config
+from rlhf_ray.generation.expected import expected_weights, ids_to_sample, untied_config
 from rlhf_ray.generation.settings import HfSettings
 from rlhf_ray.types import Bucket, Completions, FinishReason, Prompts, Ragged, Sampling, SyncReceipt, WeightManifest
 from rlhf_ray.weight_sync.buckets import torch_dtype
@@ -23,17 +23,21 @@ class GumbelMax(LogitsProcessor):  # type: ignore[misc]  # transformers is untyp
     """argmax_v(log p_v - log e_v) with e_v ~ Exp(1) draws exactly from p = softmax(logits / temperature).
 
     One generator per row: an answer depends on its own seed only, not on its neighbours. Keeps the log-probs of what
-    was drawn, free of noise. At temperature 0 no noise is added and log-probs are those of temperature 1, as in vLLM.
+    was drawn, free of noise. Ids from num_ids on are never drawn. At temperature 0 no noise is added, and log-probs are
+    those of temperature 1, as in vLLM.
     """
 
-    def __init__(self, seeds: Sequence[int], *, temperature: float) -> None:
+    def __init__(self, seeds: Sequence[int], *, temperature: float, num_ids: int | None) -> None:
         self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._temperature = temperature
+        self._num_ids = num_ids
         self.drawn_logprobs: list[Tensor] = []  # one [rows] per new token
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Logits in, noisy log-probs out, both [rows, vocab]: the greedy choice that follows is the draw."""
         del input_ids
+        if self._num_ids is not None:
+            scores[:, self._num_ids :] = -torch.inf
         logprobs = torch.log_softmax(scores.float() / (self._temperature or 1.0), dim=-1)
         noisy = logprobs - self._noise(logprobs.shape[1]).to(logprobs.device) if self._temperature else logprobs
         drawn = noisy.argmax(dim=-1, keepdim=True)
@@ -58,6 +62,7 @@ class HfGenerator:
         # generate() fills whatever a call leaves open from here: without this a model's own sampling defaults leak in
         self._model.generation_config = GenerationConfig()
         self._tensors: dict[str, Tensor] = self._model.state_dict()
+        self._num_ids = ids_to_sample(model_path)
         self._sync = SyncReceiver(expected_weights(model_path, dtype=settings.dtype))
 
     def generate(self, prompts: Prompts, *, sampling: Sampling, seeds: NDArray[np.uint64], version: int) -> Completions:
@@ -75,7 +80,7 @@ class HfGenerator:
     @torch.inference_mode()
     def _answer(self, prompts: Ragged, *, sampling: Sampling, seeds: Sequence[int], version: int) -> list[Answer]:
         input_ids, attention_mask = left_pad(prompts)
-        sampler = GumbelMax(seeds, temperature=sampling.temperature)
+        sampler = GumbelMax(seeds, temperature=sampling.temperature, num_ids=self._num_ids)
         sequences = self._model.generate(
             input_ids.to(self._settings.device),
             attention_mask=attention_mask.to(self._settings.device),

@@ -17,7 +17,8 @@ from vllm.inputs import TokensPrompt
 
 from rlhf_ray.errors import SyncError, WorkerError
 from rlhf_ray.generation.batch import Answer, collect, spread
-from rlhf_ray.generation.expected import expected_weights
+from rlhf_ray.generation.expected import expected_weights, ids_to_sample
+from rlhf_ray.generation.known_ids import NUM_IDS, KnownIdsOnly
 from rlhf_ray.generation.settings import VllmSettings
 from rlhf_ray.types import Bucket, Completions, FinishReason, Prompts, Sampling, SyncReceipt, WeightManifest
 from rlhf_ray.weight_sync import object_store_engine
@@ -40,6 +41,7 @@ def start_engine(model_path: Path, *, settings: VllmSettings) -> LLM:
         # vLLM's sampler compiles a helper even so, which takes 19 s on a machine that never did
         torch.compiler.set_stance("force_eager")
     object_store_engine.register()
+    num_ids = ids_to_sample(model_path)
     kv_cache_bytes = None if settings.kv_cache_gib is None else int(settings.kv_cache_gib * GIB)
     return LLM(
         model=str(model_path),
@@ -48,6 +50,8 @@ def start_engine(model_path: Path, *, settings: VllmSettings) -> LLM:
         hf_overrides={"tie_word_embeddings": False},  # see untied_config
         generation_config="vllm",  # keeps the model's own sampling defaults out
         logprobs_mode="processed_logprobs",  # of the sampled distribution: after the temperature
+        logits_processors=[KnownIdsOnly] if num_ids is not None else None,
+        additional_config={NUM_IDS: num_ids},
         weight_transfer_config={"backend": settings.weight_transfer},
         dtype=settings.dtype,
         max_model_len=settings.max_model_len,

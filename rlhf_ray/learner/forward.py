@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from rlhf_ray.algorithms.logprobs import token_logprobs
 from rlhf_ray.models.batching import MicroBatch, RowCollector, micro_batches, response_offsets
+from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.types import PolicyOutputs, Ragged, Sequences
 
@@ -21,6 +23,11 @@ class TokenDistribution:
     temperature: float
     num_token_ids: int | None  # ids the tokenizer knows: further embedding rows get probability 0; None: all rows count
     chunk_tokens: int  # tokens whose logits exist at once
+
+
+def over_known_ids(distribution: TokenDistribution, model_path: Path) -> TokenDistribution:
+    """The same over the ids that the model's tokenizer knows: generators restrict themselves alike."""
+    return replace(distribution, num_token_ids=inspect_model(model_path).ids_to_sample)
 
 
 def policy_micro_batch(

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from rlhf_ray.errors import ModelError
 from rlhf_ray.models.safetensors_header import StoredTensor, read_header
+from rlhf_ray.models.vocabulary import num_token_ids
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -22,6 +23,22 @@ WIDTH_KEYS = ("hidden_size", "n_embd", "d_model")
 SCORE_MEAN_KEY = "rlhf_ray_score_mean"
 SCORE_STD_KEY = "rlhf_ray_score_std"
 MAX_HEAD_OUTPUTS = 16
+GENERATION_FILE = "generation_config.json"
+HEADS_KEYS = ("num_attention_heads", "n_head")
+# what it holds beside sampling: tokens, and what transformers writes into every such file
+NOT_SAMPLING = frozenset(
+    {
+        "eos_token_id",
+        "bos_token_id",
+        "pad_token_id",
+        "decoder_start_token_id",
+        "transformers_version",
+        "use_cache",
+        "output_attentions",
+        "output_hidden_states",
+        "_from_model_config",
+    }
+)
 COMPARE_BYTES = 1 << 24
 
 
@@ -35,9 +52,12 @@ class ModelDirectory:
     hidden_size: int
     tied: bool  # the output head is the input embedding
     context_length: int | None  # None: the config names no limit
+    num_token_ids: int | None  # ids the tokenizer knows; None: its files do not tell
+    head_size: int | None  # width of an attention head; None: the config does not tell
     eos_token_ids: tuple[int, ...]
     bos_token_id: int | None
     pad_token_id: int | None
+    sampling_defaults: Mapping[str, Any]  # what generation_config.json would do to sampling; never applied
     score_mean: float | None  # of a reward model's raw scores; None: not stored
     score_std: float | None
     tensors: Mapping[str, StoredTensor]
@@ -46,6 +66,12 @@ class ModelDirectory:
     def lm_head(self) -> str | None:
         """Name of the stored output head, if one is stored."""
         return next((name for name in LM_HEADS if name in self.tensors), None)
+
+    @property
+    def ids_to_sample(self) -> int | None:
+        """Ids from here on belong to no token and get probability 0; None: every embedding row is a token's."""
+        known = self.num_token_ids
+        return known if known is not None and known < self.vocab_size else None
 
     @property
     def head_candidates(self) -> tuple[str, ...]:
@@ -73,6 +99,7 @@ def inspect_model(path: Path) -> ModelDirectory:
     tensors = _read_tensors(path)
     architectures = config.get("architectures") or ["unknown"]
     head_stored = any(name in tensors for name in LM_HEADS)
+    generation = _read_generation_config(path)
     return ModelDirectory(
         path=path,
         architecture=architectures[0],
@@ -81,9 +108,12 @@ def inspect_model(path: Path) -> ModelDirectory:
         # older files leave the flag out; then the tensors tell
         tied=bool(config.get("tie_word_embeddings", not head_stored)),
         context_length=next((int(config[key]) for key in CONTEXT_KEYS if config.get(key)), None),
-        eos_token_ids=_eos_token_ids(path, config),
+        num_token_ids=num_token_ids(path),
+        head_size=_head_size(config),
+        eos_token_ids=_eos_token_ids(path, config, generation),
         bos_token_id=config.get("bos_token_id"),
         pad_token_id=config.get("pad_token_id"),
+        sampling_defaults={key: value for key, value in sorted(generation.items()) if key not in NOT_SAMPLING},
         score_mean=config.get(SCORE_MEAN_KEY),
         score_std=config.get(SCORE_STD_KEY),
         tensors=tensors,
@@ -93,6 +123,7 @@ def inspect_model(path: Path) -> ModelDirectory:
 def require_language_model(directory: ModelDirectory) -> None:
     """Refuse what cannot be trained as a policy. Raises ModelError."""
     path, head = directory.path, directory.lm_head
+    _require_vocabulary(directory)
     if _is_classifier(directory):
         raise ModelError(f"{path} is a {directory.architecture}, not a language model; give a *ForCausalLM directory")
     if not directory.tied and head is None:
@@ -112,6 +143,7 @@ def require_language_model(directory: ModelDirectory) -> None:
 def require_reward_model(directory: ModelDirectory, *, head: str) -> None:
     """Refuse what cannot give one score: no head, or more than one output. Raises ModelError."""
     path, weight = directory.path, directory.tensors.get(f"{head}.weight")
+    _require_vocabulary(directory)
     if weight is None:
         candidates = ", ".join(directory.head_candidates) or "none"
         kind = "is a language model without a score head" if not _is_classifier(directory) else "holds no such tensor"
@@ -126,6 +158,25 @@ def require_reward_model(directory: ModelDirectory, *, head: str) -> None:
         )
     if f"{head}.bias" in directory.tensors:
         raise ModelError(f"{path}: {head}.bias is not read; fold it into rlhf_ray_score_mean in {CONFIG_FILE}")
+
+
+def _require_vocabulary(directory: ModelDirectory) -> None:
+    """Every id that can occur has a row in the embedding."""
+    path, rows, known = directory.path, directory.vocab_size, directory.num_token_ids
+    stored = next((tensor for name, tensor in directory.tensors.items() if name.endswith(INPUT_EMBEDDINGS)), None)
+    if stored is not None and stored.shape[0] != rows:
+        raise ModelError(
+            f"{path}: vocab_size is {rows} in {CONFIG_FILE} but the embedding has {stored.shape[0]} rows; "
+            "set vocab_size to the number of rows"
+        )
+    if known is not None and known > rows:
+        raise ModelError(
+            f"{path}: the tokenizer knows {known} ids and the embedding has {rows} rows, so some texts have no "
+            "embedding; give the tokenizer that the model was trained with, or a model with more rows"
+        )
+    outside = [token for token in directory.eos_token_ids if not 0 <= token < rows]
+    if outside:
+        raise ModelError(f"{path}: eos_token_id {outside[0]} is no row of the embedding, which has {rows}")
 
 
 def _is_classifier(directory: ModelDirectory) -> bool:
@@ -191,14 +242,32 @@ def _whole_number(config: Mapping[str, Any], keys: tuple[str, ...], *, path: Pat
     raise ModelError(f"{path / CONFIG_FILE} has no whole number {' or '.join(keys)}; is it a decoder-only text model?")
 
 
-def _eos_token_ids(path: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+def _head_size(config: Mapping[str, Any]) -> int | None:
+    """Width of an attention head."""
+    size = config.get("head_dim")
+    width = next((config[key] for key in WIDTH_KEYS if isinstance(config.get(key), int)), None)
+    heads = next((config[key] for key in HEADS_KEYS if config.get(key)), None)
+    if size is None and width is not None and heads is not None:
+        size = width // heads
+    return size
+
+
+def _read_generation_config(path: Path) -> dict[str, Any]:
+    file = path / GENERATION_FILE
+    return _read_json(file) if file.is_file() else {}
+
+
+def _eos_token_ids(path: Path, config: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:
     """The generation config's list where there is one: chat models end turns with ids that config.json leaves out."""
-    file = path / "generation_config.json"
-    ids = _read_json(file).get("eos_token_id") if file.is_file() else None
+    ids = generation.get("eos_token_id")
+    file = GENERATION_FILE if ids is not None else CONFIG_FILE
     ids = config.get("eos_token_id") if ids is None else ids
     if ids is None:
         return ()
-    return tuple(ids) if isinstance(ids, list) else (int(ids),)
+    ids = ids if isinstance(ids, list) else [ids]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        raise ModelError(f"{path / file}: eos_token_id is {ids}; accepted: a whole number or a list of them")
+    return tuple(ids)
 
 
 def _same_bytes(a: StoredTensor, b: StoredTensor) -> bool:

@@ -8,13 +8,14 @@ from typing import Any
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
-from rlhf_ray.actors.learner_worker import LearnerWorker
+from rlhf_ray.actors.learner_worker import LearnerWorker, ScalarStart
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.actors.team import learner_path
 from rlhf_ray.actors.trainees import RewardModelTrainee, SftTrainee
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
 from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
+from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.load import HeadStart
 from rlhf_ray.pipeline import settings
 from rlhf_ray.pipeline.artifacts import export, finished
@@ -71,8 +72,7 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
         workers.critic,
         LearnerWorker.open_scalar,
         policy,
-        HeadStart.RANDOM,
-        ctx.config.seed,
+        ScalarStart(start=HeadStart.RANDOM, head=SCORE_HEAD, seed=ctx.config.seed),
         settings.REWARD_MODEL_METRICS,
     )
     train, held_out = preferences(ctx, policy)
@@ -188,11 +188,13 @@ def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:
     runtime.at("start of ppo")
     device = ctx.config.learner.device
     from_reward = ctx.config.algorithm.critic_init == "reward_model"
-    critic, head = (reward, HeadStart.STORED) if from_reward else (policy, HeadStart.ZERO)
+    critic, start = (reward, HeadStart.STORED) if from_reward else (policy, HeadStart.ZERO)
+    head = SCORE_HEAD if ctx.config.reward.path is None else ctx.config.reward.head
+    scalar = ScalarStart(start=start, head=head, seed=ctx.config.seed)
     opening = [
         runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS),
-        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, head, ctx.config.seed, settings.CRITIC_METRICS),
-        runtime.call(workers.reward, RewardWorker.open, reward, device),
+        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, scalar, settings.CRITIC_METRICS),
+        runtime.call(workers.reward, RewardWorker.open, reward, head, device),
     ]
     if ctx.config.algorithm.reference:
         opening.append(runtime.call(workers.reference, ReferenceWorker.open, policy, device))

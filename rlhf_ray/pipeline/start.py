@@ -70,9 +70,9 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
     """Start the workers, open the data and, with it, a new model where none is given; engines begin to start."""
     workers = start_workers(runtime, config, run_dir)
     base_model = run_dir / "artifacts" / "base-model" if config.model.path is None else Path(config.model.path)
+    if config.model.path is None and config.model.new == "smollm2":
+        runtime.gather([runtime.call(workers.data, DataWorker.make_smollm2, base_model)])
     if config.data.prompts is None:
-        if config.model.path is None and config.model.new == "smollm2":
-            runtime.gather([runtime.call(workers.data, DataWorker.make_smollm2, base_model)])
         new_model = settings.new_model(config) if is_tiny(config) else None
         rows = runtime.call(
             workers.data,

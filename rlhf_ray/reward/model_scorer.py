@@ -10,7 +10,7 @@ import torch
 
 from rlhf_ray.data.lengths import cut_prompts_left
 from rlhf_ray.errors import DivergedError, ModelError
-from rlhf_ray.models.directory import SCORE_HEAD, inspect_model
+from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.models.load import HeadStart, load_scalar_model
 from rlhf_ray.models.scalar_forward import scalar_outputs
 from rlhf_ray.types import Completions, RewardPart, Rewards, Sequences, join
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class ModelScorer:
     """Follows reward/base.py. The score is read at the last token, which is the end token of a finished answer."""
 
-    def __init__(self, path: Path, *, max_tokens: int, device: str, head: str = SCORE_HEAD) -> None:
+    def __init__(self, path: Path, *, max_tokens: int, device: str, head: str) -> None:
         directory = inspect_model(path)
         self._path = path
         self._context_length = directory.context_length

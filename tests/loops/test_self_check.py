@@ -6,7 +6,7 @@ import pytest
 from faulty_workers import SmallBucketsLearner
 
 from rlhf_ray.actors.frozen_workers import ReferenceWorker
-from rlhf_ray.actors.learner_worker import LearnerWorker
+from rlhf_ray.actors.learner_worker import LearnerWorker, ScalarStart
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.errors import SelfCheckError, StaleGeneratorError
 from rlhf_ray.loops.ppo import PpoState, updates
@@ -98,7 +98,8 @@ def test_another_temperature_in_the_generator_is_found(local_bench, tmp_path):
 def test_a_critic_that_is_not_the_reward_model_is_found(local_bench, tmp_path):
     local_bench.open_models(tmp_path / "models")
     team = local_bench.opened.team
-    start = (local_bench.policy, HeadStart.ZERO, 1, settings.CRITIC_METRICS)
+    scalar = ScalarStart(start=HeadStart.ZERO, head="score", seed=1)
+    start = (local_bench.policy, scalar, settings.CRITIC_METRICS)
     team.runtime.gather([team.runtime.call(team.workers.critic, LearnerWorker.open_scalar, *start)])
     with pytest.raises(SelfCheckError) as caught:
         measured(local_bench, tmp_path)

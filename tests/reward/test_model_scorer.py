@@ -58,7 +58,9 @@ def scores_alone(reward_model: Path, rows: list[list[int]]) -> list[float]:
 
 @pytest.mark.parametrize("max_tokens", [1, 20, 1000])
 def test_scores_are_those_of_each_answer_alone_at_its_last_token(reward_model: Path, max_tokens: int) -> None:
-    rewards = ModelScorer(reward_model, max_tokens=max_tokens, device="cpu").score(completions_of(PROMPTS, ANSWERS))
+    rewards = ModelScorer(reward_model, max_tokens=max_tokens, device="cpu", head="score").score(
+        completions_of(PROMPTS, ANSWERS)
+    )
     expected = scores_alone(reward_model, [p + a for p, a in zip(PROMPTS, ANSWERS, strict=True)])
     np.testing.assert_allclose(rewards.scores, expected, rtol=0, atol=1e-5)
     assert [part.name for part in rewards.parts] == ["model"]
@@ -68,20 +70,22 @@ def test_a_prompt_too_long_for_the_reward_model_loses_its_left(
     reward_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     long = list(range(20, 35))
-    rewards = ModelScorer(reward_model, max_tokens=1000, device="cpu").score(completions_of([long, [5]], [[9, 2], [6]]))
+    rewards = ModelScorer(reward_model, max_tokens=1000, device="cpu", head="score").score(
+        completions_of([long, [5]], [[9, 2], [6]])
+    )
     np.testing.assert_allclose(rewards.scores, scores_alone(reward_model, [[*long[-10:], 9, 2], [5, 6]]), atol=1e-5)
     assert "1 of 2 prompts cut on the left" in caplog.text
 
 
 def test_an_answer_longer_than_the_reward_model_reads_is_refused(reward_model: Path) -> None:
-    scorer = ModelScorer(reward_model, max_tokens=1000, device="cpu")
+    scorer = ModelScorer(reward_model, max_tokens=1000, device="cpu", head="score")
     with pytest.raises(ModelError, match=r"reads 12 tokens, but an answer to prompt row-0 alone has 12"):
         scorer.score(completions_of([[1]], [[3] * CONTEXT]))
 
 
 def test_a_language_model_is_refused_as_reward_model(language_model: Path) -> None:
     with pytest.raises(ModelError, match="is a language model without a score head"):
-        ModelScorer(language_model, max_tokens=1000, device="cpu")
+        ModelScorer(language_model, max_tokens=1000, device="cpu", head="score")
 
 
 def test_a_score_that_is_not_finite_names_its_prompt(language_model: Path, tmp_path: Path) -> None:
@@ -90,4 +94,4 @@ def test_a_score_that_is_not_finite_names_its_prompt(language_model: Path, tmp_p
         model.classifier.model.embed_tokens.weight[33] = float("nan")
     save_scalar_model(model, tmp_path, tokenizer_source=language_model)
     with pytest.raises(DivergedError, match=r"gives nan for an answer to prompt row-0 \(1 of 4"):
-        ModelScorer(tmp_path, max_tokens=1000, device="cpu").score(completions_of(PROMPTS, ANSWERS))
+        ModelScorer(tmp_path, max_tokens=1000, device="cpu", head="score").score(completions_of(PROMPTS, ANSWERS))

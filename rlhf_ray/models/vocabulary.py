@@ -1,0 +1,48 @@
+"""How many ids a tokenizer knows, read from its files without transformers. Embeddings often have more rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rlhf_ray.errors import ModelError
+
+
+def num_token_ids(folder: Path) -> int | None:
+    """The tokenizer's largest id + 1; None where its files do not tell (SentencePiece alone).
+
+    Raises ModelError for files that are not JSON or not of a tokenizer.
+    """
+    whole, words = folder / "tokenizer.json", folder / "vocab.json"
+    if whole.is_file():
+        content = _read(whole)
+        try:
+            added = [token["id"] for token in content.get("added_tokens") or []]
+            return _end([*_ids(content["model"]["vocab"]), *added])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{whole} is not a tokenizer's: {error!r}") from error
+    if words.is_file():
+        extra = folder / "added_tokens.json"
+        return _end([*_read(words).values(), *(_read(extra).values() if extra.is_file() else ())])
+    return None
+
+
+def _ids(vocabulary: Any) -> Iterable[int]:
+    """A mapping from token to id or, for Unigram, a list whose places are the ids."""
+    return vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+
+
+def _end(ids: list[int]) -> int | None:
+    return max(ids) + 1 if ids else None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{file} holds a {type(content).__name__}; a JSON object was expected")
+    return content

@@ -1,0 +1,88 @@
+"""A run that ended anywhere goes on as if nothing had been: the same metrics from there on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from small_run import read_metrics, reproducible
+
+from rlhf_ray import pipeline
+from rlhf_ray.config.host import Host
+from rlhf_ray.config.load import Start, load
+
+RESULTS = {"sft": "sft-policy", "reward_model": "reward-model", "ppo": "policy"}
+STAGES = tuple(RESULTS)
+
+
+def resume(run_dir: Path) -> None:
+    """What `resume=DIR` does, in this process."""
+    start = Start(folder=run_dir, run_name="unused", job=None, host=Host(num_gpus=0, has_vllm=True))
+    config = load([f"resume={run_dir}", "tracking.progress=off"], start).config
+    pipeline.run(config, command=("resume",))
+
+
+def as_killed(finished: Path, copy: Path, *, stage: str, step: int) -> Path:
+    """The directory as a kill after this checkpoint, and a few more steps, would leave it."""
+    shutil.copytree(finished, copy)
+    for later in STAGES[STAGES.index(stage) :]:
+        shutil.rmtree(copy / "artifacts" / RESULTS[later])
+        if later != stage:
+            shutil.rmtree(copy / "checkpoints" / later)
+    root = copy / "checkpoints" / stage
+    for folder in root.glob("step-*"):
+        if int(folder.name.removeprefix("step-")) > step:
+            shutil.rmtree(folder)
+    (root / "latest").write_text(f"step-{step:06d}\n")
+    run = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps(run | {"status": "running", "ended": None}))
+    return copy
+
+
+def digest_of(run_dir: Path, name: str) -> str:
+    """Of an artifact's content."""
+    return json.loads((run_dir / "artifacts" / name / "artifact.json").read_text())["digest"]
+
+
+@pytest.mark.parametrize(("stage", "step"), [("sft", 30), ("reward_model", 6), ("ppo", 2)])
+def test_every_stage_goes_on_to_the_same_numbers_and_models(finished_run, tmp_path, stage, step):
+    run_dir = as_killed(finished_run, tmp_path / "run", stage=stage, step=step)
+    resume(run_dir)
+    straight, resumed = (reproducible(read_metrics(folder)) for folder in (finished_run, run_dir))
+    assert len(straight) == len(resumed)
+    for mine, its in zip(straight, resumed, strict=True):
+        assert mine == its
+    for name in RESULTS.values():
+        cards = [
+            json.loads((folder / "artifacts" / name / "artifact.json").read_text())
+            for folder in (finished_run, run_dir)
+        ]
+        assert cards[0]["digest"] == cards[1]["digest"], name
+    run = json.loads((run_dir / "run.json").read_text())
+    assert run["status"] == "finished"
+    assert [entry["status_before"] for entry in run["resumes"]] == ["running"]
+
+
+def test_rows_and_answers_past_the_checkpoint_are_set_aside(finished_run, tmp_path):
+    run_dir = as_killed(finished_run, tmp_path / "run", stage="ppo", step=2)
+    resume(run_dir)
+    aside = [json.loads(line) for line in next(run_dir.glob("metrics.set-aside-*.jsonl")).read_text().splitlines()]
+    assert [(row["stage"], row["step"]) for row in aside] == [("ppo", 3)]
+    answers = next(run_dir.glob("rollouts.set-aside-*"))
+    assert [path.name for path in answers.iterdir()] == ["step-000003.parquet"]
+    assert len(list((run_dir / "rollouts").glob("*.parquet"))) == 3
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_that_stage_again(finished_run, tmp_path):
+    run_dir = as_killed(finished_run, tmp_path / "run", stage="ppo", step=0)
+    shutil.rmtree(run_dir / "checkpoints" / "ppo")
+    resume(run_dir)
+    assert reproducible(read_metrics(run_dir)) == reproducible(read_metrics(finished_run))
+
+
+def test_a_finished_run_does_nothing_again(finished_run, tmp_path):
+    run_dir = tmp_path / "run"
+    shutil.copytree(finished_run, run_dir)
+    resume(run_dir)
+    assert read_metrics(run_dir) == read_metrics(finished_run)
+    assert not list(run_dir.glob("*.set-aside-*"))

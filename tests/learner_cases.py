@@ -40,6 +40,7 @@ SETTINGS = TorchSettings(
     eps=1e-5,
     weight_decay=0.01,
     max_grad_norm=1.0,
+    checkpoint_layers=False,
     distribution=TokenDistribution(temperature=0.7, num_token_ids=None, chunk_tokens=4),
 )
 METRICS = StepMetrics(grad_norm="policy/grad_norm", learning_rate="lr", skipped_steps="policy/skipped_steps")

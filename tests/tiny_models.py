@@ -47,5 +47,5 @@ def write_reward_model(folder: Path, *, language_model: Path, mean: float, std: 
 
     model = load_scalar_model(language_model, start=HeadStart.RANDOM, head="score", seed=3, dtype=torch.float32)
     model.normalize(mean=mean, std=std)
-    save_scalar_model(model, folder, tokenizer_source=language_model)
+    save_scalar_model(model, folder, tokenizer_source=language_model, dtype=torch.float32)
     return folder

@@ -35,7 +35,7 @@ from rlhf_ray.types import (
     WeightManifest,
     join,
 )
-from rlhf_ray.weight_sync.buckets import NamedTensors, WeightSender
+from rlhf_ray.weight_sync.buckets import NamedTensors, WeightSender, torch_dtype
 from rlhf_ray.weight_sync.channel import WeightChannel
 
 if TYPE_CHECKING:  # imports vLLM
@@ -48,6 +48,7 @@ class LearnerSettings:
 
     torch: TorchSettings
     bucket_bytes: int
+    save_dtype: str  # torch name without the prefix
     threads: int
 
 
@@ -154,11 +155,12 @@ class LearnerWorker(Worker):
     @phase("checkpoint")
     def export(self, folder: Path, tokenizer_source: Path) -> None:
         """Write an ordinary Hugging Face directory."""
+        dtype = torch_dtype(self._settings.save_dtype)
         if isinstance(self._model, LanguageModel):
-            save_language_model(self._model, folder, tokenizer_source=tokenizer_source)
+            save_language_model(self._model, folder, tokenizer_source=tokenizer_source, dtype=dtype)
         else:
             assert self._model is not None
-            save_scalar_model(self._model, folder, tokenizer_source=tokenizer_source)
+            save_scalar_model(self._model, folder, tokenizer_source=tokenizer_source, dtype=dtype)
 
     @phase("checkpoint")
     def save(self, folder: Path) -> None:

@@ -13,6 +13,7 @@ class LearnerConfig:
     device: str = setting("cpu", "where models compute", choices=("cpu", "cuda"))
     micro_batch_tokens: int = setting(4096, "tokens (padding included) per forward and backward pass", low=1)
     logprob_chunk_tokens: int = setting(1024, "tokens whose logits exist at once", low=1)
+    gradient_checkpointing: bool = setting(False, "compute activations twice instead of keeping them: slower, smaller")
     max_grad_norm: float = setting(1.0, "gradients are clipped to this norm", above=0)
     adam_eps: float = setting(1e-5, "AdamW epsilon", above=0)
     adam_beta1: float = setting(0.9, "AdamW beta 1", low=0, high=0.9999)

@@ -24,3 +24,8 @@ class ModelConfig:
     mlp_size: int = setting(352, "inner width of the new model's MLP", low=8)
     tied: bool = setting(False, "whether the new model's output head shares the embedding")
     context_length: int = setting(256, "longest sequence of the new model", unit="tokens", low=8)
+    save_dtype: str = setting(
+        "float32",
+        "number type of the weights that stages write; training is in float32 whatever is stored",
+        choices=("float32", "bfloat16", "float16"),
+    )

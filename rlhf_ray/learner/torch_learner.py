@@ -22,6 +22,7 @@ from rlhf_ray.learner.base import Loss
 from rlhf_ray.learner.forward import TokenDistribution, policy_micro_batch, policy_outputs
 from rlhf_ray.learner.state import load_state, save_state
 from rlhf_ray.models.batching import MicroBatch, micro_batches, take_targets
+from rlhf_ray.models.checkpointing import checkpoint_layers
 from rlhf_ray.models.language_model import LanguageModel
 from rlhf_ray.models.scalar_forward import scalar_micro_batch, scalar_outputs
 from rlhf_ray.models.scalar_model import ScalarModel
@@ -61,6 +62,7 @@ class TorchSettings:
     eps: float
     weight_decay: float
     max_grad_norm: float
+    checkpoint_layers: bool  # compute activations again on the way back instead of keeping them
     distribution: TokenDistribution  # scalar models have none and ignore it
 
 
@@ -71,6 +73,8 @@ class TorchLearner:
         self._model = model.to(settings.device)
         self._settings = settings
         self._metrics = metrics
+        if settings.checkpoint_layers:
+            checkpoint_layers(model.causal if isinstance(model, LanguageModel) else model.classifier)
         self._parameters = list(self._model.parameters())
         self._optimizer = torch.optim.AdamW(
             self._parameters,

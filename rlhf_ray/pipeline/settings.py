@@ -172,9 +172,11 @@ def learner_settings(config: TrainConfig, *, role: RoleConfig) -> LearnerSetting
             eps=learner.adam_eps,
             weight_decay=learner.weight_decay,
             max_grad_norm=learner.max_grad_norm,
+            checkpoint_layers=learner.gradient_checkpointing,
             distribution=distribution(config),
         ),
         bucket_bytes=config.generator.bucket_mib * MIB,
+        save_dtype=config.model.save_dtype,
         threads=role.threads,
     )
 

@@ -89,7 +89,7 @@ def test_every_eos_of_the_list_ends_an_answer_and_sampling_defaults_do_not_leak(
 def test_saving_keeps_rows_flags_and_the_eos_list(folder, tmp_path):
     model = load_language_model(folder, dtype=torch.float32)
     saved = tmp_path / "saved"
-    save_language_model(model, saved, tokenizer_source=folder)
+    save_language_model(model, saved, tokenizer_source=folder, dtype=torch.float32)
     before, after = inspect_model(folder), inspect_model(saved)
     assert (after.vocab_size, after.tied, after.eos_token_ids) == (NUM_ROWS, before.tied, (2, OTHER_EOS))
     assert after.sampling_defaults == {}

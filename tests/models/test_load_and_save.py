@@ -66,7 +66,7 @@ def test_a_saved_language_model_gives_the_same_logits_in_transformers(
         for parameter in model.parameters():
             parameter += 0.01
         logits = model.project(model.hidden_states(IDS))
-    save_language_model(model, tmp_path / "saved", tokenizer_source=tmp_path)
+    save_language_model(model, tmp_path / "saved", tokenizer_source=tmp_path, dtype=torch.float32)
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
     with torch.no_grad():
         torch.testing.assert_close(again(IDS).logits, logits, rtol=0, atol=1e-6)
@@ -78,7 +78,7 @@ def test_a_saved_scalar_model_gives_the_same_scores_in_transformers(
     family: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     model = load_scalar(request.getfixturevalue(family), HeadStart.RANDOM)
-    save_scalar_model(model, tmp_path / "saved", tokenizer_source=tmp_path)
+    save_scalar_model(model, tmp_path / "saved", tokenizer_source=tmp_path, dtype=torch.float32)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
     assert again.config.num_labels == 1
     for row in IDS:  # one at a time: without a pad token transformers refuses more
@@ -195,7 +195,9 @@ def test_odd_sampling_defaults_neither_leak_nor_break_the_save(llama: Path, tmp_
     shutil.copytree(llama, odd)
     defaults = {"eos_token_id": [2, 5], "top_p": 0.8, "top_k": 20, "do_sample": False, "temperature": 0.5}
     (odd / "generation_config.json").write_text(json.dumps(defaults))
-    save_language_model(load_language_model(odd, dtype=torch.float32), tmp_path / "saved", tokenizer_source=odd)
+    save_language_model(
+        load_language_model(odd, dtype=torch.float32), tmp_path / "saved", tokenizer_source=odd, dtype=torch.float32
+    )
     saved = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
     assert saved["eos_token_id"] == [2, 5]
     assert not {"top_p", "top_k", "temperature"} & set(saved)
@@ -207,7 +209,12 @@ def test_tokenizer_files_are_copied_byte_for_byte(llama: Path, tmp_path: Path) -
     source.mkdir()
     (source / "tokenizer.json").write_bytes(b'{"x": "\xc3\xa9"}')
     (source / "notes.txt").write_text("not a tokenizer file")
-    save_language_model(load_language_model(llama, dtype=torch.float32), tmp_path / "saved", tokenizer_source=source)
+    save_language_model(
+        load_language_model(llama, dtype=torch.float32),
+        tmp_path / "saved",
+        tokenizer_source=source,
+        dtype=torch.float32,
+    )
     assert (tmp_path / "saved" / "tokenizer.json").read_bytes() == b'{"x": "\xc3\xa9"}'
     assert not (tmp_path / "saved" / "notes.txt").exists()
 

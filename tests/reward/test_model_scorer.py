@@ -92,6 +92,6 @@ def test_a_score_that_is_not_finite_names_its_prompt(language_model: Path, tmp_p
     model = load_scalar_model(language_model, start=HeadStart.ZERO, head="score", seed=0, dtype=torch.float32)
     with torch.no_grad():
         model.classifier.model.embed_tokens.weight[33] = float("nan")
-    save_scalar_model(model, tmp_path, tokenizer_source=language_model)
+    save_scalar_model(model, tmp_path, tokenizer_source=language_model, dtype=torch.float32)
     with pytest.raises(DivergedError, match=r"gives nan for an answer to prompt row-0 \(1 of 4"):
         ModelScorer(tmp_path, max_tokens=1000, device="cpu", head="score").score(completions_of(PROMPTS, ANSWERS))

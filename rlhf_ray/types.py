@@ -366,7 +366,7 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """counts[i] values lie between edges[i] and edges[i + 1]. It is shown, not recorded: no single number is its value."""
+    """counts[i] values lie between edges[i] and edges[i + 1]. Shown, not recorded: no single number is its value."""
 
     counts: tuple[int, ...]
     edges: tuple[float, ...]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rlhf_ray.actors.learner_worker import LearnerWorker
@@ -13,47 +16,70 @@ from rlhf_ray.tracking.artifacts import (
     CARD,
     ArtifactCard,
     ArtifactId,
-    ArtifactRef,
+    Decision,
     Origin,
+    Parent,
     artifact_ref,
     read_artifact,
     write_artifact_card,
 )
 
 
-def finished(folder: Path) -> bool:
-    """Whether a stage has already given this result."""
-    return (folder / CARD).is_file()
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a stage hands over besides the model."""
+
+    stage: str
+    identity: ArtifactId
+    made_from: Sequence[Parent]
+    headline: Mapping[str, float | None]
+    decision: Decision | None
 
 
-def export(
-    ctx: Context,
-    worker: Remote[LearnerWorker],
-    *,
-    identity: ArtifactId,
-    used: dict[str, Path],
-    headline: dict[str, float | None],
-) -> Path:
-    """Write the worker's model as artifacts/<name>. `used` are the directories it was made from, by role."""
-    final = ctx.artifact(identity.name)
-    unfinished = final.with_name(f".{identity.name}")
+def reusable(ctx: Context, name: str) -> Path | None:
+    """The result a stage has already given. Raises ArtifactError where a byte of it was changed since."""
+    folder = ctx.artifact(name)
+    if not (folder / CARD).is_file():
+        return None
+    artifact_ref(folder, allow_changed=ctx.config.tracking.allow_changed)
+    return folder
+
+
+def made_from(ctx: Context, used: Mapping[str, Path]) -> tuple[Parent, ...]:
+    """What a stage is given: directories by role, with the digest of their content as it is now, and the data.
+
+    Raises ArtifactError for a directory that is not what its card says.
+    """
+    parents = [_parent(ctx, role, path) for role, path in used.items()]
+    files = ctx.config.data.prompts or ctx.config.data.demonstrations or ctx.config.data.preferences
+    name = ctx.config.data.built_in if files is None else Path(files).name
+    return (*parents, Parent(role="data", name=name, digest=ctx.opened.rows.fingerprint, path=files))
+
+
+def export(ctx: Context, worker: Remote[LearnerWorker], result: Result) -> Path:
+    """Write the worker's model as artifacts/<name>."""
+    final = ctx.artifact(result.identity.name)
+    unfinished = final.with_name(f".{result.identity.name}")
     base = ctx.opened.base_model
     ctx.opened.team.runtime.gather([ctx.opened.team.runtime.call(worker, LearnerWorker.export, unfinished, base)])
-    write_artifact_card(
+    card = write_artifact_card(
         unfinished,
-        identity=identity,
-        origin=origin(ctx),
-        parents=[artifact_ref(path) for path in used.values()],
-        metrics=headline,
+        identity=result.identity,
+        origin=origin(ctx, result.stage),
+        parents=result.made_from,
+        metrics=result.headline,
+        decision=result.decision,
     )
     replace_folder(unfinished, final)
+    ctx.tracker.made(final, card)
     return final
 
 
-def origin(ctx: Context) -> Origin:
+def origin(ctx: Context, stage: str) -> Origin:
     """Where this run's artifacts come from."""
     return Origin(
         run_id=ctx.records.run_id,
+        stage=stage,
         config_digest=config_digest(ctx.config),
         data_fingerprint=ctx.opened.rows.fingerprint,
         git_commit=ctx.records.git_commit,
@@ -63,9 +89,12 @@ def origin(ctx: Context) -> Origin:
 
 def made_by(ctx: Context, names: list[str]) -> list[ArtifactCard]:
     """The cards of the artifacts of this run that are there."""
-    return [read_artifact(ctx.artifact(name), verify=False) for name in names if finished(ctx.artifact(name))]
+    folders = [ctx.artifact(name) for name in names]
+    return [read_artifact(folder, verify=False) for folder in folders if (folder / CARD).is_file()]
 
 
-def used_by(paths: dict[str, Path]) -> dict[str, tuple[Path, ArtifactRef]]:
-    """Directories with the digest of their content."""
-    return {role: (path, artifact_ref(path)) for role, path in paths.items()}
+def _parent(ctx: Context, role: str, path: Path) -> Parent:
+    ref = artifact_ref(path, allow_changed=ctx.config.tracking.allow_changed)
+    beside = ctx.artifact("any")
+    where = os.path.relpath(path, beside) if path.is_relative_to(ctx.run_dir) else str(path)
+    return Parent(role=role, name=ref.name, digest=ref.digest, path=where)

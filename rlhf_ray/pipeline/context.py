@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,13 @@ from rlhf_ray.checkpoint.store import CheckpointStore
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.pipeline.start import Opened
+from rlhf_ray.pipeline.tracker import Tracker
+from rlhf_ray.tracking.artifacts import Parent
+from rlhf_ray.tracking.producer import used_artifact
 from rlhf_ray.tracking.progress import Display
 from rlhf_ray.tracking.records import RunRecords
-from rlhf_ray.tracking.values import reduce_stats
+from rlhf_ray.tracking.samples import write_samples
+from rlhf_ray.tracking.values import distributions, reduce_stats
 from rlhf_ray.types import Stats
 
 
@@ -28,6 +32,7 @@ class Context:
     opened: Opened
     records: RunRecords
     display: Display
+    tracker: Tracker
 
     def notes(self) -> tuple[str, ...]:
         """What reading the data dropped."""
@@ -45,20 +50,35 @@ class Context:
         return Checkpoints(store=CheckpointStore(root, keep=self.config.checkpoint.keep, parts=parts), every=every)
 
     @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Count the wall time to the stage."""
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the wall time to the stage, and tell the tracker how it ended."""
         began = time.monotonic()
         try:
-            yield
+            with self.tracker.closing():
+                yield
         finally:
-            self.records.add_stage_seconds(stage, time.monotonic() - began)
+            self.records.add_stage_seconds(name, time.monotonic() - began)
 
-    def recorder(self, stage: str) -> Callable[[int, Stats], None]:
-        """Write a record and show it."""
+    def recorder(self, stage: str, made_from: Sequence[Parent]) -> Callable[[int, Stats], None]:
+        """Begins the stage's records; what it returns writes a row and shows it."""
+        place = self.artifact(stage)
+        used = [used_artifact(parent, place) for parent in made_from]
+        self.tracker.begin(stage, used=used, data_fingerprint=self.opened.rows.fingerprint)
 
         def record(step: int, stats: Stats) -> None:
             values = reduce_stats(stats)
             self.records.metrics(stage, step, values)
             self.display.advance(step, values)
+            self.tracker.record(step, values, distributions(stats))
+            if "eval/proxy_score" in values:
+                self._show_samples(step)
 
         return record
+
+    def _show_samples(self, step: int) -> None:
+        """The table of an evaluation: held-out prompts with their answers."""
+        count, team = self.config.tracking.num_samples, self.opened.team
+        if count:
+            (sheet,) = team.runtime.gather([team.runtime.call(team.workers.data, DataWorker.samples, count)])
+            write_samples(self.run_dir, step, sheet)
+            self.tracker.show(step, sheet)

@@ -16,10 +16,11 @@ from rich.console import Console
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import Preempted, RlhfRayError
-from rlhf_ray.pipeline.artifacts import made_by, used_by
+from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
 from rlhf_ray.pipeline.start import open_runtime, open_team
+from rlhf_ray.pipeline.tracker import Tracker
 from rlhf_ray.tracking.artifacts import write_lineage
 from rlhf_ray.tracking.picture import draw_training_curves
 from rlhf_ray.tracking.progress import open_display
@@ -44,7 +45,14 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
             runtime = open_runtime(config)
             try:
                 opened = open_team(runtime, config, run_dir)
-                ctx = Context(config=config, run_dir=run_dir, opened=opened, records=records, display=display)
+                ctx = Context(
+                    config=config,
+                    run_dir=run_dir,
+                    opened=opened,
+                    records=records,
+                    display=display,
+                    tracker=Tracker(config, records, tell=display.message),
+                )
                 results = run_stages(ctx)
                 shown = answers_to_show(ctx, results)
             finally:
@@ -90,7 +98,7 @@ def run_stages(ctx: Context) -> dict[str, Path]:
     for note in ctx.notes():
         ctx.display.message(note)
     for stage in config.stages:
-        with ctx.timed(stage):
+        with ctx.stage(stage):
             match stage:
                 case "sft":
                     results["policy"] = sft_stage(ctx)
@@ -102,7 +110,7 @@ def run_stages(ctx: Context) -> dict[str, Path]:
             ctx.run_dir,
             run_id=ctx.records.run_id,
             made=made_by(ctx, [SFT_POLICY, REWARD_MODEL, POLICY]),
-            used=used_by(given),
+            used=made_from(ctx, given),
         )
     return results
 

@@ -18,20 +18,23 @@ from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
 from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.load import HeadStart
 from rlhf_ray.pipeline import settings
-from rlhf_ray.pipeline.artifacts import export, finished
+from rlhf_ray.pipeline.artifacts import Result, export, made_from, reusable
+from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.tracking.artifacts import ArtifactId
 from rlhf_ray.tracking.values import reduce_stats
 from rlhf_ray.types import Last, Ref, Stats
 
 SFT_POLICY, REWARD_MODEL, POLICY = "sft-policy", "reward-model", "policy"
+HEADLINE = ("eval/gold_score", "eval/win_rate", "eval/kl")
 
 
 def sft_stage(ctx: Context) -> Path:
     """Supervised fine-tuning of the base model on demonstrations."""
-    result = ctx.artifact(SFT_POLICY)
-    if finished(result):
-        return result
+    done = reusable(ctx, SFT_POLICY)
+    if done is not None:
+        return done
+    given = made_from(ctx, {"base": ctx.opened.base_model})
     team, workers = ctx.opened.team, ctx.opened.team.workers
     runtime = team.runtime
     runtime.at("sft")
@@ -44,27 +47,29 @@ def sft_stage(ctx: Context) -> Path:
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
     ctx.display.stage("sft", total=sft.num_steps, done=start)
     hooks = SupervisedHooks(
-        record=ctx.recorder("sft"),
+        record=ctx.recorder("sft", given),
         validation=lambda stats: {"sft/val_loss": stats["sft/loss"]},
         finish=dict,
         checkpoints=checkpoints,
     )
     trainee = SftTrainee(team, workers.policy)
     last = train_supervised(trainee, sft, train=train, held_out=held_out, start=start, hooks=hooks)
-    return export(
-        ctx,
-        workers.policy,
+    result = Result(
+        stage="sft",
         identity=ArtifactId(kind="policy", name=SFT_POLICY, version=sft.num_steps),
-        used={"base": ctx.opened.base_model},
+        made_from=given,
         headline=only(last, "sft/loss", "sft/val_loss"),
+        decision=last_step(ctx.records.rows(), metric="sft/val_loss", sign=-1),
     )
+    return export(ctx, workers.policy, result)
 
 
 def reward_model_stage(ctx: Context, policy: Path) -> Path:
     """A reward model that starts from the policy and learns which of its answers are preferred."""
-    result = ctx.artifact(REWARD_MODEL)
-    if finished(result):
-        return result
+    done = reusable(ctx, REWARD_MODEL)
+    if done is not None:
+        return done
+    given = made_from(ctx, {"policy": policy})
     team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
     runtime = team.runtime
     runtime.at("reward_model")
@@ -81,30 +86,50 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
     checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
     start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
     ctx.display.stage("reward_model", total=loop.num_steps, done=start)
+    trainee = RewardModelTrainee(team, workers.critic, clear_gap=stage.clear_gap)
+    candidates = RewardModelCandidates(
+        ctx.run_dir / "checkpoints" / "reward_model_best",
+        rows=[row for row in ctx.records.rows() if row["stage"] == "reward_model"],
+        save=trainee.save,
+    )
+    record = ctx.recorder("reward_model", given)
+
+    def record_and_consider(step: int, stats: Stats) -> None:
+        record(step, stats)
+        if 0 < step < loop.num_steps and "reward_model/val_accuracy" in stats:
+            candidates.consider(step, stats)
+
+    def choose_and_normalize() -> Stats:
+        validated = trainee.evaluate(held_out, loop.loss)
+        candidates.decide(loop.num_steps, validated, load=lambda folder: load(ctx, folder, roles=("critic",)))
+        return normalize(ctx, train)
+
     hooks = SupervisedHooks(
-        record=ctx.recorder("reward_model"),
+        record=record_and_consider,
         validation=lambda stats: stats,
-        finish=lambda: normalize(ctx, train),
+        finish=choose_and_normalize,
         checkpoints=checkpoints,
     )
-    trainee = RewardModelTrainee(team, workers.critic, clear_gap=stage.clear_gap)
     last = train_supervised(trainee, loop, train=train, held_out=held_out, start=start, hooks=hooks)
-    return export(
-        ctx,
-        workers.critic,
-        identity=ArtifactId(kind="reward-model", name=REWARD_MODEL, version=loop.num_steps),
-        used={"policy": policy},
+    decision = candidates.decision()
+    result = Result(
+        stage="reward_model",
+        identity=ArtifactId(kind="reward-model", name=REWARD_MODEL, version=decision.chosen),
+        made_from=given,
         headline=only(
             last, "reward_model/val_accuracy", "reward_model/val_accuracy_clear", "reward_model/score_ceiling"
         ),
+        decision=decision,
     )
+    return export(ctx, workers.critic, result)
 
 
 def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     """PPO from the policy, against the reward model."""
-    result = ctx.artifact(POLICY)
-    if finished(result):
-        return result
+    done = reusable(ctx, POLICY)
+    if done is not None:
+        return done
+    given = made_from(ctx, {"policy": policy, "reward_model": reward})
     config, team, workers = ctx.config, ctx.opened.team, ctx.opened.team.workers
     open_models(ctx, policy=policy, reward=reward)
     ppo_team = ActorPpoTeam(
@@ -112,7 +137,6 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     )
     loop = settings.ppo_settings(config)
     checkpoints = ctx.checkpoints("ppo", every=config.checkpoint.every, parts=("policy", "critic"))
-    record = ctx.recorder("ppo")
     latest = checkpoints.store.latest()
     ctx.display.stage("ppo", total=loop.num_iterations, done=0 if latest is None else latest.step)
 
@@ -120,11 +144,12 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     team.sync(version=0)
     before = ppo_team.evaluate(0)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
+    ctx.records.set_aside_after("ppo", -1 if latest is None else latest.step)
+    record = ctx.recorder("ppo", given)
     if latest is None:
         record(0, before)
     else:
         load(ctx, latest.path, roles=("policy", "critic"))
-        ctx.records.set_aside_after("ppo", latest.step)
         state = PpoState(step=int(latest.state["step"]), kl_coef=float(latest.state["kl_coef"]))
         team.sync(version=state.step)
     hooks = PpoHooks(
@@ -135,14 +160,16 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     )
     state, reason = train_ppo(ppo_team, loop, state, hooks)
     ctx.display.message(f"ppo ended after {state.step} iterations: {reason}")
-    last = ctx.records.rows()[-1]
-    return export(
-        ctx,
-        workers.policy,
+    rows = [row for row in ctx.records.rows() if row["stage"] == "ppo"]
+    metric = "eval/gold_score" if "eval/gold_score" in rows[-1] else "eval/win_rate"
+    result = Result(
+        stage="ppo",
         identity=ArtifactId(kind="policy", name=POLICY, version=state.step),
-        used={"policy": policy, "reward_model": reward},
-        headline={name: last[name] for name in ("eval/gold_score", "eval/win_rate", "eval/kl") if name in last},
+        made_from=given,
+        headline={name: rows[-1][name] for name in HEADLINE if name in rows[-1]},
+        decision=last_step(rows, metric=metric, sign=1),
     )
+    return export(ctx, workers.policy, result)
 
 
 def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:

@@ -24,6 +24,33 @@ class ArtifactRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """Something an artifact was made from."""
+
+    role: str  # policy, reward_model, base, data
+    name: str
+    digest: str  # of its content as it was used
+    path: str | None  # where it lay: relative to the artifact's folder where both are in one run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A state of the model that could have become the artifact."""
+
+    step: int
+    metrics: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Why this state and no other."""
+
+    rule: str
+    chosen: int  # step
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactId:
     """What an artifact is."""
 
@@ -37,6 +64,7 @@ class Origin:
     """Where an artifact comes from."""
 
     run_id: str
+    stage: str
     config_digest: str
     data_fingerprint: str
     git_commit: str | None
@@ -50,8 +78,10 @@ class ArtifactCard:
     id: ArtifactId
     digest: str  # over names and bytes of all other files
     origin: Origin
-    parents: tuple[ArtifactRef, ...]
+    parents: tuple[Parent, ...]
     metrics: Mapping[str, float | None]  # the headline figures
+    aliases: tuple[str, ...]  # latest; best, where it was the best of its candidates
+    decision: Decision | None
     files: Mapping[str, FileEntry]
 
     @property
@@ -65,17 +95,21 @@ def write_artifact_card(
     *,
     identity: ArtifactId,
     origin: Origin,
-    parents: Sequence[ArtifactRef],
+    parents: Sequence[Parent],
     metrics: Mapping[str, float | None],
+    decision: Decision | None,
 ) -> ArtifactCard:
     """Digest a finished folder and describe it. Raises ValueError for a metric that is not finite."""
     files = folder_entries(folder, exclude={CARD})
+    is_best = decision is not None and decision.chosen == identity.version
     card = ArtifactCard(
         id=identity,
         digest=entries_digest(files),
         origin=origin,
         parents=tuple(parents),
         metrics=dict(metrics),
+        aliases=("latest", "best") if is_best else ("latest",),
+        decision=decision,
         files=files,
     )
     flat = asdict(card)
@@ -95,28 +129,46 @@ def read_artifact(folder: Path, *, verify: bool) -> ArtifactCard:
     return card
 
 
-def artifact_ref(folder: Path) -> ArtifactRef:
-    """Name a folder's exact content as it is now, whether it has a card or not. Raises ArtifactError for damage."""
-    if (folder / CARD).exists():
+def artifact_ref(folder: Path, *, allow_changed: bool) -> ArtifactRef:
+    """Name a folder's exact content as it is now, whether it has a card or not.
+
+    Raises ArtifactError where it is not what its card says, unless that is allowed.
+    """
+    if not (folder / CARD).exists():
+        return ArtifactRef(name=folder.name, digest=folder_digest(folder, exclude=()))
+    if not allow_changed:
         return read_artifact(folder, verify=True).ref
-    return ArtifactRef(name=folder.name, digest=folder_digest(folder, exclude=()))
+    name = read_artifact(folder, verify=False).id.name
+    return ArtifactRef(name=name, digest=folder_digest(folder, exclude={CARD}))
 
 
-def write_lineage(
-    run_dir: Path, *, run_id: str, made: Sequence[ArtifactCard], used: Mapping[str, tuple[Path, ArtifactRef]]
-) -> None:
-    """lineage.json: the artifacts a run made, and those it used by the role they had in it."""
+def write_lineage(run_dir: Path, *, run_id: str, made: Sequence[ArtifactCard], used: Sequence[Parent]) -> None:
+    """lineage.json: the artifacts a run made, and what it was given, data included."""
     write_json_atomic(
         run_dir / "lineage.json",
         {
             "run": run_id,
             "made": [
-                asdict(card.id) | {"digest": card.digest, "parents": [asdict(parent) for parent in card.parents]}
+                asdict(card.id)
+                | {
+                    "digest": card.digest,
+                    "stage": card.origin.stage,
+                    "aliases": list(card.aliases),
+                    "parents": [asdict(parent) for parent in card.parents],
+                }
                 for card in made
             ],
-            "used": [{"role": role, "path": str(path)} | asdict(ref) for role, (path, ref) in used.items()],
+            "used": [asdict(parent) for parent in used],
         },
     )
+
+
+def parse_decision(content: Mapping[str, Any] | None) -> Decision | None:
+    """A decision as JSON has it."""
+    if content is None:
+        return None
+    candidates = tuple(Candidate(**candidate) for candidate in content["candidates"])
+    return Decision(rule=content["rule"], chosen=content["chosen"], candidates=candidates)
 
 
 def _parse_card(content: dict[str, Any]) -> ArtifactCard:
@@ -124,8 +176,10 @@ def _parse_card(content: dict[str, Any]) -> ArtifactCard:
         id=ArtifactId(**{field.name: content[field.name] for field in fields(ArtifactId)}),
         digest=content["digest"],
         origin=Origin(**{field.name: content[field.name] for field in fields(Origin)}),
-        parents=tuple(ArtifactRef(**parent) for parent in content["parents"]),
+        parents=tuple(Parent(**parent) for parent in content["parents"]),
         metrics=content["metrics"],
+        aliases=tuple(content["aliases"]),
+        decision=parse_decision(content["decision"]),
         files={name: FileEntry(**entry) for name, entry in content["files"].items()},
     )
 

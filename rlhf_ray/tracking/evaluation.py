@@ -40,7 +40,7 @@ def evaluation_stats(judged: Judged, baseline: Judged) -> Stats:
     apart, does the reward model prefer the same?
     """
     answers = judged.completions
-    kl = _row_sums(judged.logprobs) - _row_sums(judged.ref_logprobs)
+    kl = row_sums(judged.logprobs) - row_sums(judged.ref_logprobs)
     rate = win_rate(judged.verdicts.reshape(-1, judged.num_samples), baseline.verdicts.reshape(-1, judged.num_samples))
     stats: Stats = {
         "eval/proxy_score": _mean(judged.proxy.scores),
@@ -62,7 +62,8 @@ def evaluation_stats(judged: Judged, baseline: Judged) -> Stats:
     return stats
 
 
-def _row_sums(values: Ragged) -> NDArray[np.float64]:
+def row_sums(values: Ragged) -> NDArray[np.float64]:
+    """Sum of each row, [B]."""
     return np.array([row.sum(dtype=np.float64) for row in values.rows()])
 
 

@@ -60,6 +60,16 @@ class RunRecords:
         """The commit the run was made from."""
         return None if self._run["git"] is None else str(self._run["git"]["commit"])
 
+    def tracked(self, stage: str) -> Mapping[str, Any] | None:
+        """How a tracker calls the run of a stage, where one does."""
+        found: Mapping[str, Any] | None = self._run.get("trackers", {}).get(stage)
+        return found
+
+    def set_tracked(self, stage: str, facts: Mapping[str, Any]) -> None:
+        """Remember how a tracker calls the run of a stage."""
+        self._run.setdefault("trackers", {})[stage] = dict(facts)
+        self._save()
+
     def metrics(self, stage: str, step: int, values: Mapping[str, float | None]) -> None:
         """Append a row. Raises MetricError for a name that is not in the registry."""
         check_names(values)

@@ -58,6 +58,7 @@ class WandbRun:
     project: str = ""
     group: str = ""
     job_type: str = ""
+    sweep_id: str = ""
     config: dict[str, Any] = field(default_factory=dict)
     history: dict[int, dict[str, Any]] = field(default_factory=dict)  # step -> values, nested as they were logged
     summary: dict[str, Any] = field(default_factory=dict)
@@ -156,7 +157,7 @@ def _take(run: WandbRun, record: Record) -> None:
 
 
 def _take_run(run: WandbRun, record: Record) -> None:
-    run.run_id, run.name = record.run_id, record.display_name
+    run.run_id, run.name, run.sweep_id = record.run_id, record.display_name, record.sweep_id
     run.project, run.group, run.job_type = record.project, record.run_group, record.job_type
     _put_all(run.config, record.config.update)
 

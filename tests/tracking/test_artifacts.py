@@ -1,5 +1,5 @@
 import json
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -8,15 +8,21 @@ from rlhf_ray.files.digest import folder_digest
 from rlhf_ray.tracking.artifacts import (
     ArtifactId,
     ArtifactRef,
+    Candidate,
+    Decision,
     Origin,
+    Parent,
     artifact_ref,
     read_artifact,
     write_artifact_card,
     write_lineage,
 )
 
-ORIGIN = Origin(run_id="run-7", config_digest="sha256:c", data_fingerprint="sha256:d", git_commit=None, seed=3)
-PARENT = ArtifactRef(name="sft-policy", digest="sha256:p")
+ORIGIN = Origin(
+    run_id="run-7", stage="ppo", config_digest="sha256:c", data_fingerprint="sha256:d", git_commit=None, seed=3
+)
+PARENT = Parent(role="policy", name="sft-policy", digest="sha256:p", path="../sft-policy")
+DECISION = Decision(rule="highest", chosen=20, candidates=(Candidate(step=20, metrics={"eval/gold_score": 0.75}),))
 
 
 @pytest.fixture
@@ -28,13 +34,14 @@ def folder(tmp_path):
     return folder
 
 
-def write_card(folder):
+def write_card(folder, decision=None):
     return write_artifact_card(
         folder,
         identity=ArtifactId(kind="policy", name="policy", version=20),
         origin=ORIGIN,
         parents=[PARENT],
         metrics={"eval/gold_score": 0.75},
+        decision=decision,
     )
 
 
@@ -49,12 +56,15 @@ def test_the_card_says_what_it_is_and_where_it_comes_from(folder):
         "version": 20,
         "digest": digest,
         "run_id": "run-7",
+        "stage": "ppo",
         "config_digest": "sha256:c",
         "data_fingerprint": "sha256:d",
         "git_commit": None,
         "seed": 3,
-        "parents": [{"name": "sft-policy", "digest": "sha256:p"}],
+        "parents": [{"role": "policy", "name": "sft-policy", "digest": "sha256:p", "path": "../sft-policy"}],
         "metrics": {"eval/gold_score": 0.75},
+        "aliases": ["latest"],
+        "decision": None,
     }
     assert read_artifact(folder, verify=True) == card
 
@@ -95,14 +105,31 @@ def test_a_card_that_is_none_is_refused_with_its_path(folder, content):
 
 
 def test_a_folder_is_named_by_its_card_or_else_by_its_content(folder):
-    without = artifact_ref(folder)
+    without = artifact_ref(folder, allow_changed=False)
     assert without == ArtifactRef(name="policy", digest=folder_digest(folder, exclude=()))
-    assert write_card(folder).ref == artifact_ref(folder)
+    assert write_card(folder).ref == artifact_ref(folder, allow_changed=False)
+
+
+def test_a_changed_artifact_is_refused_or_where_allowed_named_by_what_it_is_now(folder):
+    card = write_card(folder)
+    (folder / "model.safetensors").write_bytes(b"weightS")
+    with pytest.raises(ArtifactError, match=r"model\.safetensors has other content"):
+        artifact_ref(folder, allow_changed=False)
+    ref = artifact_ref(folder, allow_changed=True)
+    assert ref.name == "policy"
+    assert ref.digest == folder_digest(folder, exclude={"artifact.json"}) != card.digest
+
+
+def test_the_best_of_its_candidates_is_called_so_and_the_decision_is_kept(folder):
+    card = write_card(folder, decision=DECISION)
+    assert card.aliases == ("latest", "best")
+    assert read_artifact(folder, verify=True) == card
+    assert write_card(folder, decision=replace(DECISION, chosen=10)).aliases == ("latest",)
 
 
 def test_lineage_names_what_was_made_and_what_was_used(tmp_path, folder):
     card = write_card(folder)
-    write_lineage(tmp_path, run_id="run-7", made=[card], used={"reference": (Path("models/sft"), PARENT)})
+    write_lineage(tmp_path, run_id="run-7", made=[card], used=[PARENT])
     assert json.loads((tmp_path / "lineage.json").read_text()) == {
         "run": "run-7",
         "made": [
@@ -111,8 +138,10 @@ def test_lineage_names_what_was_made_and_what_was_used(tmp_path, folder):
                 "name": "policy",
                 "version": 20,
                 "digest": card.digest,
-                "parents": [{"name": "sft-policy", "digest": "sha256:p"}],
+                "stage": "ppo",
+                "aliases": ["latest"],
+                "parents": [{"role": "policy", "name": "sft-policy", "digest": "sha256:p", "path": "../sft-policy"}],
             }
         ],
-        "used": [{"role": "reference", "path": "models/sft", "name": "sft-policy", "digest": "sha256:p"}],
+        "used": [{"role": "policy", "name": "sft-policy", "digest": "sha256:p", "path": "../sft-policy"}],
     }

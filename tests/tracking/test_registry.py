@@ -54,6 +54,8 @@ def test_the_documented_metrics_are_those_of_the_registry():
 def test_every_metric_name_written_in_the_package_is_registered():
     unknown = []
     for path in sorted(PACKAGE.rglob("*.py")):
+        if path.is_relative_to(PACKAGE / "doctor"):
+            continue  # reads the logs of other trainers, too, under their names
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and METRIC_NAME.fullmatch(node.value):
                 try:

@@ -37,6 +37,7 @@ def recorded(tmp_path_factory):
     run.alert(title="KL", text="runs away", level="WARN")
     run.log_artifact(wandb.Artifact("policy", type="model", metadata={"digest": "sha256:1"}), aliases=["best"])
     run.finish(exit_code=1)
+    wandb.teardown()  # returns once the file is complete
     return folder
 
 

@@ -9,7 +9,8 @@ from functools import cache
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import Setting, walk
-from rlhf_ray.doctor.advice_table import ADVICE, CHANGES
+from rlhf_ray.doctor.advice_changes import CHANGES
+from rlhf_ray.doctor.advice_table import ADVICE
 from rlhf_ray.doctor.findings import Change, Finding, Severity, Symptom
 from rlhf_ray.doctor.rules import Rule
 

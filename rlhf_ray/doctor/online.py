@@ -15,8 +15,9 @@ from rlhf_ray.doctor.names import is_ours
 from rlhf_ray.doctor.rules import Rules
 from rlhf_ray.doctor.runlog import StageLog, series_of
 
-_START = 40  # points that are kept as the run's own start
-_RECENT = 160  # points that are kept besides
+_START = 20  # points that are kept as the run's own start
+_RECENT = 80  # points that are kept besides
+_FIRST = 3  # steps before which only what is not finite is told
 
 
 @dataclass(kw_only=True)
@@ -58,7 +59,10 @@ class Doctor:
             if value is not None and is_ours(name):
                 metrics.setdefault(name, _Metric()).add(float(step), float(value))
         touched = [name for name in CHECKS if self._is_touched(name, values)]
-        found = findings_of(self._case(stage), self._rules, touched)
+        case = self._case(stage)
+        if len(case.log.steps) < _FIRST:
+            touched = [name for name in touched if self._rules[name].kind == "nonfinite"]
+        found = findings_of(case, self._rules, touched)
         return [finding for finding in found if self._is_new(finding)]
 
     def forget_after(self, stage: str, step: int) -> None:

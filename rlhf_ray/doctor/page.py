@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlhf_ray.doctor.actions import DEFAULT_LIMITS, DEFAULT_POLICIES
 from rlhf_ray.doctor.advice import advice_for
-from rlhf_ray.doctor.advice_table import CHANGES
+from rlhf_ray.doctor.advice_changes import CHANGES
 from rlhf_ray.doctor.names_table import BY_HAND, TRAINERS
 from rlhf_ray.doctor.rules import RULES, Rule
 
@@ -34,16 +34,16 @@ option is wrong; of several paths, the highest.
 
 Columns are known by our names (`docs/metrics.md`), by those of {trainers},
 and in a person's words ({words}, ...).
-What is not known is listed; `--map 'Judge=eval/gold_score'` says what it is, `--map 'T=step'` what counts the steps. The
-report tells what each column was taken for, and which checks could not be made.
+What is not known is listed; `--map 'Judge=eval/gold_score'` says what it is, `--map 'T=step'` what counts the steps.
+The report tells what each column was taken for, and which checks could not be made.
 
 Steps written twice (a resumed run): the last value counts. Rows out of order are sorted. A NaN between numbers from the
 start means "not logged"; elsewhere it is a finding. A cut last line is left out. All of these are told under NOTES.
 
 ## How rules work
 
-A limit counts once it is passed for `persistence` points: p of p + 2 neighbours, at most 2 in logs of fewer than 7
-points, one more for every tenfold beyond 100 points, 1 where there is one point only. `baseline` is the number of first
+A limit counts once it is passed for `persistence` points: p of p + 2 neighbours; 2 in logs of fewer than 7 points
+that count steps in larger strides; one more for every tenfold beyond 100 points; 1 where there is one point only. `baseline` is the number of first
 points whose median is the run's own start; `window` the number of points before, whose median and median absolute
 deviation (`spread` times) a rise is compared with. Healthy stretches are split where the slopes of score, KL, held-out
 score and entropy change (change points by `ruptures`). `watch` is healthy; `warning` is likely to hurt;
@@ -59,7 +59,7 @@ Every number can be changed by `--rules FILE`, YAML or JSON:
 _POLICIES = """
 ## Policies
 
-While our own trainer runs, the same checks are made after every iteration on a window (the first 40 and the last 160 or
+While our own trainer runs, the same checks are made after every iteration on a window (the first 20 and the last 80 or
 more points). A finding is told once, and again when it gets worse. It and what is done about it are lines of
 `findings.jsonl`: `{{"record": "finding", ...}}` and `{{"record": "action", ...}}`; the actions alone tell what is in
 force.

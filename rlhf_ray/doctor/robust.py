@@ -12,7 +12,7 @@ from rlhf_ray.doctor.findings import Evidence, Severity
 from rlhf_ray.doctor.runlog import Flags, Floats, Series
 
 _SIGMA = 1.4826  # of a normal distribution, in median absolute deviations
-_SHORT = 7  # logs with fewer points hold averages of many updates: two of them are enough
+_SHORT = 7  # points; in a shorter log that counts steps in larger strides, each stands for many updates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,22 +32,21 @@ class Limit:
     persistence: int
 
 
-def needed(num_points: int, persistence: float) -> int:
-    """How many bad points make a run: `persistence`; at most 2 in short logs, 1 where there is only one point.
+def needed(steps: Floats, persistence: float) -> int:
+    """How many bad points make a run: `persistence`; 2 where few points stand for many steps each; 1 of 1.
 
     Long logs ask the same question more often: one more for every tenfold beyond 100 points, unless one is enough.
     """
-    if num_points <= 1 or persistence <= 1:
+    if len(steps) <= 1 or persistence <= 1:
         return 1
-    if num_points < _SHORT:
+    if len(steps) < _SHORT and np.median(np.diff(steps)) > 1:
         return min(2, int(persistence))
-    return int(persistence) + max(0, int(np.log10(num_points / 100.0)))
+    return int(persistence) + max(0, int(np.log10(len(steps) / 100.0)))
 
 
-def persistent(bad: Flags, persistence: float) -> Run | None:
-    """The first stretch in which p of p + 2 neighbours are bad (2 of 2 for p = 2), to its end if it has one."""
+def persistent(bad: Flags, least: int) -> Run | None:
+    """The first stretch in which `least` of `least` + 2 neighbours are bad (2 of 2 for 2), to its end if it has one."""
     size = len(bad)
-    least = needed(size, persistence)
     width = least if least <= 2 else least + 2
     counts = np.cumsum(np.concatenate([np.zeros(width, dtype=np.int64), bad]))
     confirmed = np.flatnonzero(bad & (counts[width:] - counts[:-width] >= least))
@@ -64,7 +63,9 @@ def crossing(series: Series, measure: Floats, limits: tuple[Limit, ...]) -> tupl
 
     Returns the onset step of each severity, and the stretch of the mildest warning (or watch) that is reached.
     """
-    runs = {limit.severity: persistent(measure > limit.value, limit.persistence) for limit in limits}
+    runs = {
+        limit.severity: persistent(measure > limit.value, needed(series.steps, limit.persistence)) for limit in limits
+    }
     reached = {severity: run for severity, run in runs.items() if run is not None}
     if not reached:
         return None
@@ -93,18 +94,24 @@ def noise(values: Floats) -> float:
 
 def recent(values: Floats, window: float) -> tuple[Floats, Floats]:
     """Median and MAD-deviation of up to `window` points before each point; NaN where fewer than 3 are before it."""
-    width = int(window)
-    filled = np.concatenate([np.full(width, np.nan), values[:-1]]) if len(values) else values
-    if not len(values):
-        return values, values
-    views = sliding_window_view(filled, width)[: len(values)]
-    enough = np.isfinite(views).sum(axis=1) >= 3
-    median, spread = np.full(len(values), np.nan), np.full(len(values), np.nan)
-    if enough.any():
-        kept = views[enough]
-        median[enough] = np.nanmedian(kept, axis=1)
-        spread[enough] = _SIGMA * np.nanmedian(np.abs(kept - median[enough, None]), axis=1)
+    width, size = int(window), len(values)
+    median, spread = np.full(size, np.nan), np.full(size, np.nan)
+    for place in range(3, min(width, size)):
+        median[place], spread[place] = (float(part[0]) for part in _median_and_mad(values[None, :place]))
+    if size > width:
+        median[width:], spread[width:] = _median_and_mad(sliding_window_view(values[:-1], width))
     return median, spread
+
+
+def _median_and_mad(windows: Floats) -> tuple[Floats, Floats]:
+    """Of each row. By sorting: np.median costs more on short rows."""
+    middle = _middle(windows)
+    return middle, _SIGMA * _middle(np.abs(windows - middle[:, None]))
+
+
+def _middle(windows: Floats) -> Floats:
+    ordered, width = np.sort(windows, axis=1), windows.shape[1]
+    return 0.5 * (ordered[:, (width - 1) // 2] + ordered[:, width // 2])
 
 
 def shift(series: Series, numbers: Mapping[str, float]) -> tuple[Floats, Floats]:
@@ -114,7 +121,7 @@ def shift(series: Series, numbers: Mapping[str, float]) -> tuple[Floats, Floats]
     """
     level, deviation = recent(series.values, numbers["window"])
     size, _ = recent(np.abs(series.values), numbers["window"])
-    width = needed(series.size, numbers["persistence"])
+    width = needed(series.steps, numbers["persistence"])
     if series.size < width:
         return np.zeros(series.size), size
     lasting = np.concatenate([sliding_window_view(series.values, width).min(axis=1), np.full(width - 1, -np.inf)])

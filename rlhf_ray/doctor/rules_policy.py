@@ -117,7 +117,7 @@ POLICY_RULES = (
         "ppo",
         (("loss/policy_avg",),),
         "the policy loss is positive and rises above its recent level",
-        {"warning": 2.0, "spread": 4.0, "window": 10, "persistence": 2},
+        {"warning": 2.0, "spread": 4.0, "window": 10, "persistence": 3},
         "with whitened advantages it stays near zero; relative to the run's own level",
     ),
     (
@@ -133,7 +133,7 @@ POLICY_RULES = (
         "ppo",
         (("loss/value_avg",),),
         "the value loss rises above its recent level",
-        {"warning": 1.7, "critical": 10.0, "spread": 4.0, "window": 10, "persistence": 2},
+        {"warning": 1.7, "critical": 10.0, "spread": 4.0, "window": 10, "persistence": 3},
         "a spike is trouble (TRL, logging); relative to the run's own level",
     ),
     (

@@ -11,8 +11,8 @@ REWARD_RULES = (
         "ppo",
         (_SCORE, _HELD_OUT),
         "the score rises while the held-out score has fallen from its best by a share of its whole gain, by "
-        "`noise` standard errors, and by `least` of the best",
-        {"warning": 0.1, "critical": 0.25, "noise": 4.0, "least": 0.05, "persistence": 2},
+        "`noise` standard errors, and by `least` of the best, at a KL of at least `kl` nats",
+        {"warning": 0.1, "critical": 0.25, "noise": 4.0, "least": 0.05, "kl": 2.0, "persistence": 2},
         "proxy and gold part ways (Gao et al. 2022, 2210.10760)",
     ),
     (
@@ -76,7 +76,7 @@ REWARD_RULES = (
         "ppo",
         (_SCORE, ("objective/kl", "loss/kl_avg")),
         "the score has stopped rising while the KL goes on growing",
-        {"points": 12, "noise": 2.0, "kl_growth": 1.1},
+        {"points": 24, "noise": 2.0, "kl_growth": 1.1},
         "relative to the noise of the score's own steps",
     ),
     (

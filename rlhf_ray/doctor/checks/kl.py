@@ -30,7 +30,7 @@ def level(case: Case, rule: Rule) -> Symptom | None:
 def jump(case: Case, rule: Rule) -> Symptom | None:
     """The KL leaves its own course: the records from a point on against the three before it."""
     series = case.get(_ANSWER)
-    after = needed(series.size, rule["persistence"])
+    after = needed(series.steps, rule["persistence"])
     if series.size < 3 + after:
         return None
     windows = sliding_window_view(series.values, 3 + after)
@@ -38,8 +38,8 @@ def jump(case: Case, rule: Rule) -> Symptom | None:
     old, new = np.median(past, axis=1), np.median(coming, axis=1)
     rise_before = np.maximum((past[:, -1] - past[:, 0]) / 2.0, 0.0)
     rise_after = (coming[:, -1] - past[:, -1]) / after
-    above_all = coming.min(axis=1) > np.maximum(rule["floor"], past.max(axis=1))
-    jumped = np.flatnonzero((new > rule["factor"] * old) & (rise_after > rule["slope"] * rise_before) & above_all)
+    least = np.maximum(np.maximum(rule["floor"], past.max(axis=1)), rule["factor"] * old)
+    jumped = np.flatnonzero((coming.min(axis=1) > least) & (rise_after > rule["slope"] * rise_before))
     if not len(jumped):
         return None
     place = int(jumped[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rlhf_ray.doctor.checks.case import Case
@@ -29,13 +31,15 @@ def evaluation_falls(case: Case, rule: Rule) -> Symptom | None:
     best, since = _best_so_far(smooth)
     scale = np.maximum(best - smooth[0], 0.1 * np.abs(best))
     fallen = best - smooth
+    nats = case.get("objective/kl", "eval/kl").at(held_out.steps)
     real = fallen > np.maximum(rule["noise"] * _uncertainty(case, held_out), rule["least"] * np.abs(best))
+    real &= np.isnan(nats) | (nats >= rule["kl"])
     share = np.where(real & _still_up(score, held_out.steps, since), fallen / np.maximum(scale, 1e-12), 0.0)
     metric = case.log.first_name(*HELD_OUT)
     found = above(
         held_out, share, limits_of(rule), metric=metric, summary="the score rises while the held-out score falls"
     )
-    return _with_score(found, case)
+    return _with_score(_dated(found, held_out, best), case)
 
 
 def evaluation_flat(case: Case, rule: Rule) -> Symptom | None:
@@ -146,6 +150,17 @@ def _still_up(score: Series, steps: Floats, since: Floats) -> Flags:
     return np.nan_to_num(there - there[since.astype(np.int64)], nan=-1.0) >= -0.5 * noise(score.values)
 
 
+def _dated(symptom: Symptom | None, held_out: Series, best: Floats) -> Symptom | None:
+    """Medians lag: the fall begins after the last value that was as good as the best."""
+    if symptom is None:
+        return None
+    place = int(held_out.steps.searchsorted(symptom.first_step))
+    good = np.flatnonzero(held_out.values[:place] >= best[place])
+    begin = float(held_out.steps[good[-1] + 1]) if len(good) else symptom.first_step
+    onsets = {severity: begin if step == symptom.first_step else step for severity, step in symptom.onsets.items()}
+    return replace(symptom, onsets=onsets)
+
+
 def _median_of_3(values: Floats) -> Floats:
     """Of each point with the two before it."""
     padded = np.concatenate([values[:1], values[:1], values])
@@ -174,6 +189,4 @@ def _with_score(symptom: Symptom | None, case: Case) -> Symptom | None:
         return None
     score, metric = case.get(*SCORE), case.log.first_name(*SCORE)
     shown = before_and_after(score, metric, symptom.first_step, limit=None)
-    return Symptom(
-        onsets=symptom.onsets, until=symptom.until, summary=symptom.summary, evidence=(*symptom.evidence, shown)
-    )
+    return replace(symptom, evidence=(*symptom.evidence, shown))

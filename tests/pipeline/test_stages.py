@@ -72,7 +72,7 @@ def test_the_artifacts_say_what_they_were_made_from(finished_run):
     }
     parents = {name: {parent["digest"] for parent in card["parents"]} for name, card in cards.items()}
     assert cards["sft-policy"]["digest"] in parents["reward-model"]
-    assert parents["policy"] == {cards["sft-policy"]["digest"], cards["reward-model"]["digest"]}
+    assert {cards["sft-policy"]["digest"], cards["reward-model"]["digest"]} <= parents["policy"]
 
 
 def test_a_stage_whose_result_is_given_is_not_run(own_run):

@@ -13,7 +13,7 @@ from rlhf_ray.tracking.registry import describe
 ROOT = Path(__file__).parent.parent
 GUIDES = ("README.md", "CONTRIBUTING.md", "docs/algorithm.md", "docs/weight-sync.md")
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
-ELSEWHERE = ("/", "outputs/", "artifacts/", "rollouts/", "samples/", "checkpoints/")  # on the machine, or in a run directory
+ELSEWHERE = ("/", "outputs/", "artifacts/", "rollouts/", "samples/", "checkpoints/")  # machine, run directory
 CITATION = re.compile(r"([A-Z][a-zé]+)(?: and [A-Z]\w+| et al\.)? ((?:19|20)\d{2})\b")
 
 

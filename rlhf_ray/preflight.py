@@ -16,17 +16,21 @@ from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences,
 from rlhf_ray.data.reviews import all_openings
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.sentences import all_topics
-from rlhf_ray.errors import DataError, ModelError
+from rlhf_ray.errors import ArtifactError, DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
 from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
+from rlhf_ray.models.vocabulary import tokenizer_digest
+from rlhf_ray.tracking.artifacts import CARD, read_artifact
 
+# vllm 0.32, v1/attention/backends/cpu_attn.py, get_supported_head_sizes
+VLLM_CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 _SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
 _BYTES_PER_WEIGHT = 12  # float32 weight and two moments
 
 
 def world_problems(config: TrainConfig) -> list[str]:
     """Everything named by the config that is missing, damaged or not what it is taken for."""
-    return [*_models(config), *_data_files(config), *_built_in(config), *_run_dir(config)]
+    return [*_models(config), *_artifacts(config), *_data_files(config), *_built_in(config), *_run_dir(config)]
 
 
 def _models(config: TrainConfig) -> Iterator[str]:
@@ -36,16 +40,41 @@ def _models(config: TrainConfig) -> Iterator[str]:
     if policy is not None and policy == reward:
         yield f"model.path={policy} is reward.path, too: a policy has no score head; give a reward model's directory"
         return
+    found: dict[str, ModelDirectory] = {}
     try:
         if policy is not None:
-            yield from _policy(config, inspect_model(Path(policy)))
+            found["policy"] = inspect_model(Path(policy))
+            yield from _policy(config, found["policy"])
     except ModelError as error:
         yield f"model.path: {error}"
     try:
         if reward is not None:
-            yield from _reward(config, inspect_model(Path(reward)))
+            found["reward"] = inspect_model(Path(reward))
+            yield from _reward(config, found["reward"])
     except ModelError as error:
         yield f"reward.path (reward.head={config.reward.head}): {error}"
+    if len(found) == 2:
+        yield from _reward_for(config, found["policy"], found["reward"])
+
+
+def _reward_for(config: TrainConfig, policy: ModelDirectory, reward: ModelDirectory) -> Iterator[str]:
+    """A critic reads what the policy reads, so a reward model that cannot must not be its start."""
+    if config.algorithm.critic_init != "reward_model":
+        return
+    own, other = tokenizer_digest(policy.path), tokenizer_digest(reward.path)
+    if own != other:
+        missing = " (it holds none: copy the policy's there if it was trained with it)" if other is None else ""
+        yield (
+            f"reward.path={reward.path} has another tokenizer than model.path={policy.path}{missing}, so the critic "
+            "cannot start as its copy; accepted is algorithm.critic_init=policy"
+        )
+    longest, limit = longest_sequence(config), reward.context_length
+    if limit is not None and longest > limit:
+        yield (
+            f"reward.path={reward.path} reads at most {limit} tokens, and the critic that starts as its copy would "
+            f"read {longest} (data.max_prompt_tokens={config.data.max_prompt_tokens} + algorithm.max_new_tokens="
+            f"{config.algorithm.max_new_tokens}); lower them, or use algorithm.critic_init=policy"
+        )
 
 
 def _smollm2() -> Iterator[str]:
@@ -55,8 +84,29 @@ def _smollm2() -> Iterator[str]:
         yield f"model.new=smollm2: {error}"
 
 
+def _artifacts(config: TrainConfig) -> Iterator[str]:
+    """Directories that say what they are, and are not."""
+    for key, path in (("model.path", config.model.path), ("reward.path", config.reward.path)):
+        if path is None or not (Path(path) / CARD).is_file() or config.tracking.allow_changed:
+            continue
+        try:
+            read_artifact(Path(path), verify=True)
+        except ArtifactError as error:
+            yield f"{key}: {error}; accepted with tracking.allow_changed=true"
+
+
 def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
     require_language_model(directory)
+    if not directory.eos_token_ids:
+        yield (
+            f"model.path={directory.path} names no eos_token_id: no answer could end; add it to generation_config.json"
+        )
+    on_cpu = config.generator.backend == "vllm" and config.learner.device == "cpu"
+    if on_cpu and directory.head_size is not None and directory.head_size not in VLLM_CPU_HEAD_SIZES:
+        yield (
+            f"model.path={directory.path} has attention heads of width {directory.head_size}; vLLM on CPUs computes "
+            f"{', '.join(map(str, VLLM_CPU_HEAD_SIZES))}; use generator=hf"
+        )
     longest, limit = longest_sequence(config), directory.context_length
     if limit is not None and longest > limit:
         yield (

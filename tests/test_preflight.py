@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.preflight import world_problems
+from rlhf_ray.preflight import VLLM_CPU_HEAD_SIZES, world_problems
 
 
 def write_model(folder: Path, *, architecture: str, tensors: Mapping[str, tuple[int, ...]], context: int = 256) -> str:
@@ -110,11 +110,68 @@ def test_a_context_too_short_for_prompt_and_answer_names_the_three_keys(config, 
 
 def test_a_reward_model_may_be_short_as_long_as_an_answer_fits(config, tmp_path):
     config.reward.path = write_reward(tmp_path / "short", context=60)
+    (message,) = world_problems(config)
+    assert "the critic that starts as its copy would read 80" in message
+    config.algorithm.critic_init = "policy"
     assert world_problems(config) == []
     config.algorithm.max_new_tokens = 60
     (message,) = world_problems(config)
     assert "algorithm.max_new_tokens=60" in message
     assert "accepted is at most 59" in message
+
+
+def change_config(folder, **values):
+    file = Path(folder) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def test_a_model_without_end_token_is_refused(config):
+    change_config(config.model.path, eos_token_id=None)
+    (message,) = world_problems(config)
+    assert "names no eos_token_id" in message
+
+
+def test_heads_that_vllm_cannot_compute_on_cpus_are_refused_with_those_it_can(config):
+    change_config(config.model.path, num_attention_heads=1, hidden_size=8)
+    (message,) = world_problems(config)
+    assert "attention heads of width 8; vLLM on CPUs computes 32, 64, 80" in message
+    assert "use generator=hf" in message
+    config.generator.backend = "hf"
+    assert world_problems(config) == []
+
+
+@pytest.mark.slow  # vLLM's import
+def test_the_head_sizes_are_those_of_the_installed_vllm():
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    assert tuple(CPUAttentionBackend.get_supported_head_sizes()) == VLLM_CPU_HEAD_SIZES
+
+
+def write_vocabulary(folder, *words):
+    tokenizer = {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}}}
+    (Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
+
+
+def test_a_critic_cannot_start_from_a_reward_model_with_another_tokenizer(config):
+    write_vocabulary(config.model.path, "a", "b")
+    (message,) = world_problems(config)
+    assert "it holds none: copy the policy's" in message
+    write_vocabulary(config.reward.path, "b", "a")
+    (message,) = world_problems(config)
+    assert "has another tokenizer than model.path" in message
+    assert "algorithm.critic_init=policy" in message
+    config.algorithm.critic_init = "policy"
+    assert world_problems(config) == []
+    config.algorithm.critic_init = "reward_model"
+    write_vocabulary(config.reward.path, "a", "b")
+    assert world_problems(config) == []
+
+
+def test_a_tokenizer_larger_than_the_embedding_is_refused(config):
+    config.algorithm.critic_init = "policy"
+    write_vocabulary(config.model.path, *(str(i) for i in range(33)))
+    (message,) = world_problems(config)
+    assert "the tokenizer knows 33 ids and the embedding has 32 rows" in message
 
 
 def test_bad_rows_are_listed_by_line_or_skipped_on_request(config, tmp_path):

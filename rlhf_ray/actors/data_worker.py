@@ -5,31 +5,31 @@ It keeps the driver thin: batches go from here to the models and back, never thr
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
 
+from rlhf_ray.actors.base_model import make_smollm2, make_tiny, open_tokenizer
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
 from rlhf_ray.data.order import original_order, sample_rows, split_by_load, split_rows, stream_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
+from rlhf_ray.data.read import read_prompts
 from rlhf_ray.data.render import shown_prompt
+from rlhf_ray.data.retokenize import Retokenizer
 from rlhf_ray.data.reviews import build_corpus
-from rlhf_ray.data.rows import CorpusSizes
+from rlhf_ray.data.rows import CorpusSizes, PromptRow
 from rlhf_ray.data.sentences import build_sentences
-from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, take_prompts
-from rlhf_ray.data.tokenizer import train_tokenizer
+from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, file_texts, take_prompts
+from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import DataError
-from rlhf_ray.files.atomic import replace_folder
 from rlhf_ray.generation.seeds import derive_seeds
-from rlhf_ray.models.smollm2 import write_smollm2
-from rlhf_ray.models.tiny import TinyLlama, build_tiny_llama
+from rlhf_ray.models.tiny import TinyLlama
 from rlhf_ray.reward.base import Scorer
 from rlhf_ray.reward.gold import GoldScorer, SentenceScorer
 from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
@@ -99,45 +99,51 @@ class DataWorker(Worker):
         self._settings = settings
         self._gold = _gold_scorer(settings.gold)
         self._tables: Tables | None = None
+        self._model_notes: tuple[str, ...] = ()
+        self._prompt_rows: Iterable[PromptRow] = ()  # read anew where they are needed again
+        self._retokenizer: Retokenizer | None = None
         self._baseline: Judged | None = None
         self._newest: Judged | None = None
 
     @phase("start")
     def make_smollm2(self, model_dir: Path) -> None:
         """SmolLM2 as a model directory, unless it is there."""
-        if not (model_dir / "config.json").is_file():
-            unfinished = model_dir.with_name(f".{model_dir.name}")
-            write_smollm2(unfinished)
-            replace_folder(unfinished, model_dir)
+        make_smollm2(model_dir)
 
     @phase("start")
     def open_built_in(self, name: str, sizes: CorpusSizes, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
         """A built-in corpus; with `new_model`, first a tokenizer made from it and a random model in model_dir."""
         build = build_sentences if name == "sentences" else build_corpus
         corpus = build(sizes, seed=self._settings.seed)
-        if new_model is not None and not (model_dir / "config.json").is_file():
-            texts = (shown_prompt(row.prompt) + row.response for row in corpus.demonstrations)
-            tokenizer = train_tokenizer(texts, vocab_size=new_model.vocab_size)
-            sized = dataclasses.replace(
-                new_model,
-                vocab_size=len(tokenizer),
-                eos_token_id=tokenizer.eos_token_id,
-                pad_token_id=tokenizer.pad_token_id,
-            )
-            build_tiny_llama(model_dir, sizes=sized, seed=self._settings.seed)
-            tokenizer.save_pretrained(model_dir)
-        tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+        texts = (shown_prompt(row.prompt) + row.response for row in corpus.demonstrations)
+        make_tiny(model_dir, new_model, texts, seed=self._settings.seed)
+        self._prompt_rows = (*corpus.prompts, *corpus.held_out_prompts)
+        tokenizer, self._model_notes = open_tokenizer(model_dir, chat=isinstance(corpus.prompts[0].prompt, tuple))
         return self._take(corpus_tables(corpus, tokenizer, lengths=self._settings.lengths))
 
     @phase("start")
-    def open_files(self, files: DataFiles, model_dir: Path) -> RowCounts:
-        """The user's own files."""
-        tokenizer = AutoTokenizer.from_pretrained(model_dir, local_files_only=True)
+    def open_files(self, files: DataFiles, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
+        """The user's own files; with `new_model`, first a tokenizer made from them and a random model in model_dir."""
+        make_tiny(model_dir, new_model, file_texts(files), seed=self._settings.seed)
+        chat = files.layout.format in ("chat", "instruction")
+        tokenizer, self._model_notes = open_tokenizer(model_dir, chat=chat)
+        self._prompt_rows = read_prompts(files.prompts, layout=files.layout, on_bad_row=files.on_bad_row)
         return self._take(file_tables(files, tokenizer, model_dir=model_dir, lengths=self._settings.lengths))
 
+    @phase("start")
+    def open_reward_tokenizer(self, reward_dir: Path) -> None:
+        """From now on `retokenize` speaks this directory's tokenizer."""
+        self._retokenizer = Retokenizer(self._prompt_rows, load_tokenizer(reward_dir))
+
+    @phase("score")
+    def retokenize(self, completions: Completions) -> Completions:
+        """For a reward model with another tokenizer than the policy's."""
+        assert self._retokenizer is not None, "open the reward model's tokenizer first"
+        return self._retokenizer(completions)
+
     def notes(self) -> tuple[str, ...]:
-        """What reading and encoding dropped."""
-        return self._opened().notes
+        """What reading and encoding dropped, and what the model brings."""
+        return (*self._model_notes, *self._opened().notes)
 
     def demonstrations(self) -> tuple[TrainBatch[SftTargets[Ragged]], TrainBatch[SftTargets[Ragged]]]:
         """Training and held-out demonstrations."""

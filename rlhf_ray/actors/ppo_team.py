@@ -28,6 +28,7 @@ class PpoTeamSettings:
     experience: ExperienceSettings  # its kl_coef is replaced by the one in force
     has_reference: bool
     critic_is_reward_model: bool
+    retokenize: bool  # the reward model has another tokenizer than the policy
     has_demonstrations: bool  # then held-out perplexity is measured
     evaluation_prompts: int
     evaluation_samples: int
@@ -61,7 +62,7 @@ class ActorPpoTeam:
         logprobs = self._call(self._workers.policy, LearnerWorker.logprobs, completions)
         reference = self._reference(completions)
         values = self._call(self._workers.critic, LearnerWorker.values, completions)
-        rewards = self._call(self._workers.reward, RewardWorker.score, completions)
+        rewards = self._rewards(completions)
         return self._call(self._workers.data, DataWorker.assemble, completions, logprobs, reference, values, rewards)
 
     def estimate(self, rollouts: Ref[Rollouts], *, step: int, kl_coef: float) -> tuple[ExperienceRefs, Stats]:
@@ -98,7 +99,7 @@ class ActorPpoTeam:
         answers = self._team.answers(requests, num_samples=settings.evaluation_samples, version=step)
         logprobs = self._call(self._workers.policy, LearnerWorker.logprobs, answers)
         reference = self._reference(answers)
-        rewards: Ref[Rewards] = self._call(self._workers.reward, RewardWorker.score, answers)
+        rewards = self._rewards(answers)
         judged = self._call(
             self._workers.data,
             DataWorker.judge,
@@ -139,6 +140,13 @@ class ActorPpoTeam:
     def timings(self) -> Stats:
         """See PpoWatch."""
         return self._team.timings()
+
+    def _rewards(self, completions: Ref[Completions]) -> Ref[Rewards]:
+        """The sampled ids themselves, or where the tokenizers differ their texts in the reward model's."""
+        readable = completions
+        if self._settings.retokenize:
+            readable = self._call(self._workers.data, DataWorker.retokenize, completions)
+        return self._call(self._workers.reward, RewardWorker.score, readable)
 
     def _reference(self, completions: Ref[Completions]) -> Ref[Ragged] | None:
         if not self._settings.has_reference:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -23,11 +22,8 @@ from rlhf_ray.config.data import DataConfig
 from rlhf_ray.data.check import KINDS, Example, FileCheck, Plan, check_file
 from rlhf_ray.data.layout import layout_of
 from rlhf_ray.data.read import listing
-from rlhf_ray.data.tokenizer import special_tokens
+from rlhf_ray.data.tokenizer import load_tokenizer, special_tokens
 from rlhf_ray.errors import DataError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 NUM_EXAMPLES, NUM_SHARED = 5, 5
 PERCENTILES = (0, 50, 90, 99, 100)
@@ -78,7 +74,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     tokenizer = None
     if options.model is not None:
         layout = replace(layout, special_tokens=special_tokens(options.model))
-        tokenizer = _load_tokenizer(options.model)
+        tokenizer = load_tokenizer(options.model)
     return Plan(
         layout=layout,
         tokenizer=tokenizer,
@@ -87,16 +83,6 @@ def _plan(options: argparse.Namespace) -> Plan:
         seed=options.seed,
         num_examples=NUM_EXAMPLES,
     )
-
-
-def _load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    from transformers import AutoTokenizer  # noqa: PLC0415  loads torch, which a look at texts does not need
-
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise DataError(f"--model {folder}: no tokenizer can be loaded from it: {error}") from error
-    return tokenizer
 
 
 def _blocks(check: FileCheck, unit: str) -> Iterator[RenderableType]:

@@ -26,6 +26,7 @@ from rlhf_ray.data.layout import Layout
 from rlhf_ray.data.on_disk import BatchFile
 from rlhf_ray.data.order import Rows, split_rows
 from rlhf_ray.data.read import OnBadRow, RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import special_tokens
 from rlhf_ray.errors import DataError
@@ -146,6 +147,16 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         preferences=preferences,
         notes=tuple(notes),
     )
+
+
+def file_texts(files: DataFiles) -> Iterator[str]:
+    """What a new tokenizer is made from: demonstrations where there are any, else prompts."""
+    if files.demonstrations is None:
+        for row in read_prompts(files.prompts, layout=files.layout, on_bad_row=files.on_bad_row):
+            yield shown_prompt(row.prompt)
+    else:
+        for demo in read_demonstrations(files.demonstrations, layout=files.layout, on_bad_row=files.on_bad_row):
+            yield shown_prompt(demo.prompt) + demo.response
 
 
 class Encoder:

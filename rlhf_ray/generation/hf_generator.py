@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.generation.batch import Answer, collect, spread
 from rlhf_ray.generation.expected import expected_weights, ids_to_sample, untied_config
 from rlhf_ray.generation.settings import HfSettings
@@ -54,7 +55,7 @@ class HfGenerator:
 
     def __init__(self, model_path: Path, *, settings: HfSettings) -> None:
         self._settings = settings
-        self._tokenizer = AutoTokenizer.from_pretrained(model_path, local_files_only=True, trust_remote_code=False)
+        self._tokenizer = load_tokenizer(model_path)
         self._model = AutoModelForCausalLM.from_config(
             untied_config(model_path), dtype=torch_dtype(settings.dtype), trust_remote_code=False
         )

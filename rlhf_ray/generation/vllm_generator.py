@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers import AutoTokenizer
 from vllm import LLM, CompletionOutput, SamplingParams
 from vllm.inputs import TokensPrompt
 
+from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import SyncError, WorkerError
 from rlhf_ray.generation.batch import Answer, collect, spread
 from rlhf_ray.generation.expected import expected_weights, ids_to_sample
@@ -70,7 +70,7 @@ class VllmGenerator:
 
     def __init__(self, model_path: Path, *, settings: VllmSettings) -> None:
         self._settings = settings
-        self._tokenizer = AutoTokenizer.from_pretrained(model_path, local_files_only=True, trust_remote_code=False)
+        self._tokenizer = load_tokenizer(model_path)
         self._sync = SyncReceiver(expected_weights(model_path, dtype=settings.dtype))
         self._llm = start_engine(model_path, settings=settings)
         self._update_open = False  # vLLM is between start_weight_update and finish_weight_update

@@ -1,7 +1,8 @@
-"""How many ids a tokenizer knows, read from its files without transformers. Embeddings often have more rows."""
+"""What a tokenizer's files say without transformers: how many ids it knows, and whether two turn text into the same."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,6 +28,30 @@ def num_token_ids(folder: Path) -> int | None:
         extra = folder / "added_tokens.json"
         return _end([*_read(words).values(), *(_read(extra).values() if extra.is_file() else ())])
     return None
+
+
+def tokenizer_digest(folder: Path) -> str | None:
+    """Equal for tokenizers that turn text into the same ids; None for a folder without a tokenizer.
+
+    What a tokenizer adds around texts (BOS, padding, truncation) does not count: it is never asked to.
+    """
+    whole = folder / "tokenizer.json"
+    if whole.is_file():
+        content = _read(whole)
+        added = sorted((token["id"], token["content"]) for token in content.get("added_tokens") or [])
+        parts = [json.dumps([content.get(key) for key in ("normalizer", "pre_tokenizer", "model")], sort_keys=True)]
+        data = [*parts, json.dumps(added)]
+        return _digest(text.encode() for text in data)
+    files = [folder / name for name in ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt")]
+    present = [file for file in files if file.is_file()]
+    return _digest(file.read_bytes() for file in present) if present else None
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def _ids(vocabulary: Any) -> Iterable[int]:

@@ -331,13 +331,14 @@ def experience_settings(algorithm: AlgorithmConfig) -> ExperienceSettings:
     )
 
 
-def ppo_team_settings(config: TrainConfig, *, has_demonstrations: bool) -> PpoTeamSettings:
+def ppo_team_settings(config: TrainConfig, *, has_demonstrations: bool, retokenize: bool) -> PpoTeamSettings:
     """What the PPO team needs to know."""
     return PpoTeamSettings(
         batch_size=config.algorithm.batch_size,
         experience=experience_settings(config.algorithm),
         has_reference=config.algorithm.reference,
         critic_is_reward_model=config.algorithm.critic_init == "reward_model",
+        retokenize=retokenize,
         has_demonstrations=has_demonstrations,
         evaluation_prompts=config.evaluation.num_prompts,
         evaluation_samples=config.evaluation.samples_per_prompt,

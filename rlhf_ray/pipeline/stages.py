@@ -21,6 +21,7 @@ from rlhf_ray.pipeline import settings
 from rlhf_ray.pipeline.artifacts import Result, export, made_from, reusable
 from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.reward_text import open_reward_text
 from rlhf_ray.tracking.artifacts import ArtifactId
 from rlhf_ray.tracking.values import reduce_stats
 from rlhf_ray.types import Last, Ref, Stats
@@ -133,7 +134,12 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     config, team, workers = ctx.config, ctx.opened.team, ctx.opened.team.workers
     open_models(ctx, policy=policy, reward=reward)
     ppo_team = ActorPpoTeam(
-        team, settings.ppo_team_settings(config, has_demonstrations=ctx.opened.rows.demonstrations > 0)
+        team,
+        settings.ppo_team_settings(
+            config,
+            has_demonstrations=ctx.opened.rows.demonstrations > 0,
+            retokenize=open_reward_text(ctx, reward),
+        ),
     )
     loop = settings.ppo_settings(config)
     checkpoints = ctx.checkpoints("ppo", every=config.checkpoint.every, parts=("policy", "critic"))

@@ -72,8 +72,8 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
     base_model = run_dir / "artifacts" / "base-model" if config.model.path is None else Path(config.model.path)
     if config.model.path is None and config.model.new == "smollm2":
         runtime.gather([runtime.call(workers.data, DataWorker.make_smollm2, base_model)])
+    new_model = settings.new_model(config) if is_tiny(config) else None
     if config.data.prompts is None:
-        new_model = settings.new_model(config) if is_tiny(config) else None
         rows = runtime.call(
             workers.data,
             DataWorker.open_built_in,
@@ -83,7 +83,7 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
             new_model,
         )
     else:
-        rows = runtime.call(workers.data, DataWorker.open_files, settings.data_files(config), base_model)
+        rows = runtime.call(workers.data, DataWorker.open_files, settings.data_files(config), base_model, new_model)
     (counts,) = runtime.gather([rows])
     team = Team(
         runtime,

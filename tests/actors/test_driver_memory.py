@@ -44,7 +44,7 @@ def ppo_of(ray_bench, ray_cluster, tmp_path_factory):
     )
 
     config = ray_bench.config(tmp_path_factory.mktemp("run") / "run")
-    parts = settings.ppo_team_settings(config, has_demonstrations=False)
+    parts = settings.ppo_team_settings(config, has_demonstrations=False, retokenize=False)
     loop = settings.ppo_settings(config)
 
     def make(batch_size: int) -> tuple[ActorPpoTeam, PpoSettings]:

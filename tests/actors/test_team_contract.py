@@ -21,7 +21,9 @@ def ppo_team(bench: Bench, tmp_path) -> ActorPpoTeam:
     """Over fresh models, version 0 in the generators."""
     bench.open_models(tmp_path / "models")
     config = bench.config(tmp_path / "run")
-    return ActorPpoTeam(bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True))
+    return ActorPpoTeam(
+        bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+    )
 
 
 def weights_digest(model) -> str:

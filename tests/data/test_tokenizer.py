@@ -1,7 +1,9 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlhf_ray.data.tokenizer import special_tokens, start_ids, train_tokenizer
+from rlhf_ray.data.tokenizer import load_tokenizer, special_tokens, start_ids, train_tokenizer
+from rlhf_ray.errors import DataError
 
 
 def test_pad_and_end_are_distinct_and_the_vocabulary_is_about_the_size_asked_for(tokenizer):
@@ -51,3 +53,19 @@ def test_start_ids_are_the_bos_where_the_tokenizer_adds_one(tokenizer, bos_token
 
 def test_a_folder_without_tokenizer_file_names_no_special_tokens(tmp_path):
     assert special_tokens(tmp_path) == ()
+
+
+def test_what_tokenizer_json_says_counts_whatever_the_family(tmp_path, bos_tokenizer):
+    """transformers builds a Qwen2 tokenizer by its model_type alone, and would find none of these words."""
+    from transformers import Qwen2Config
+
+    bos_tokenizer.save_pretrained(tmp_path)
+    Qwen2Config().save_pretrained(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer("a b", add_special_tokens=False)["input_ids"] == [3, 4]
+    assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (1, 2)
+
+
+def test_a_folder_without_tokenizer_is_refused_by_name(tmp_path):
+    with pytest.raises(DataError, match="no tokenizer can be loaded"):
+        load_tokenizer(tmp_path)

@@ -45,7 +45,9 @@ def test_a_reason_ends_the_run_after_that_iteration_with_everything_written(loca
         local_bench.open_models(tmp_path / "models")
         from rlhf_ray.actors.ppo_team import ActorPpoTeam
 
-        team = ActorPpoTeam(ctx.opened.team, settings.ppo_team_settings(ctx.config, has_demonstrations=True))
+        team = ActorPpoTeam(
+            ctx.opened.team, settings.ppo_team_settings(ctx.config, has_demonstrations=True, retokenize=False)
+        )
         team.evaluate(0)
         checkpoints = ctx.checkpoints("ppo", every=5, parts=("policy", "critic"))
         hooks = PpoHooks(
@@ -95,7 +97,9 @@ def test_the_rule_for_stopping_passes_reaches_the_policy_only(local_bench, tmp_p
     for name, above in (("never", None), ("at once", -1.0)):
         config = local_bench.config(tmp_path / "run", "algorithm.epochs=4")
         local_bench.open_models(tmp_path / name)
-        team = ActorPpoTeam(local_bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True))
+        team = ActorPpoTeam(
+            local_bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+        )
         stop = None if above is None else StopRule(metric="policy/approxkl_k3_avg", above=above)
         loop = dataclasses.replace(settings.ppo_settings(config), stop=stop)
         _, stats = iteration(team, loop, PpoState(step=0, kl_coef=0.05))

@@ -66,7 +66,9 @@ def test_what_training_changes_is_not_asked_after_a_resume():
 def measured(bench, tmp_path) -> None:
     """Measure on the open team what it holds now, and check it as the loop does."""
     config = bench.config(tmp_path / "run")
-    team = ActorPpoTeam(bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True))
+    team = ActorPpoTeam(
+        bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+    )
     loop = settings.ppo_settings(config)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
     policy, _ = updates(loop, 0)

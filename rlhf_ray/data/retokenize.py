@@ -1,0 +1,58 @@
+"""The same prompts and answers in the ids of another tokenizer: a reward model's that is not the policy's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlhf_ray.data.completions import concat_prompts
+from rlhf_ray.data.encode import encode_prompts
+from rlhf_ray.data.render import answer_ids, end_token, plain_ids
+from rlhf_ray.data.rows import PromptRow
+from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PIECE_ROWS = 2048
+NO_LIMIT = 1 << 30  # a reward model's context is kept by the scorer, which cuts prompts from their left
+
+
+class Retokenizer:
+    """Knows every prompt of a run by its id; renders it in the other tokenizer's chat template where it is a chat.
+
+    A finished answer gets the other tokenizer's end token, a cut one none.
+    """
+
+    def __init__(self, rows: Iterable[PromptRow], tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._end = end_token(tokenizer, chat=False)
+        pieces = []
+        stream = iter(rows)
+        for piece in iter(lambda: list(islice(stream, PIECE_ROWS)), []):
+            self._end = end_token(tokenizer, chat=isinstance(piece[0].prompt, tuple))
+            pieces.append(encode_prompts(piece, tokenizer, max_prompt_tokens=NO_LIMIT, on_overlong="error")[0])
+        self._prompts = concat_prompts(pieces)
+        self._row_of = {row_id: row for row, row_id in enumerate(self._prompts.ids)}
+
+    def __call__(self, completions: Completions) -> Completions:
+        """Prompts and answers re-encoded; texts, ids, order and finish reasons stay. Log-probs have no meaning: 0."""
+        prompts = completions.prompts
+        rows = [self._row_of[row_id] for row_id in prompts.ids]
+        finished = answer_ids(completions.texts, self._tokenizer, end=self._end)
+        plain = plain_ids(completions.texts, self._tokenizer)
+        answers = [
+            whole if reason is FinishReason.STOP else cut
+            for whole, cut, reason in zip(finished, plain, completions.finish_reasons, strict=True)
+        ]
+        tokens = Ragged.from_rows(answers, np.int32)
+        return dataclasses.replace(
+            completions,
+            prompts=Prompts(ids=prompts.ids, texts=prompts.texts, tokens=self._prompts.tokens.take(rows)),
+            tokens=tokens,
+            logprobs=tokens.like(np.zeros(len(tokens.values), dtype=np.float32)),
+        )

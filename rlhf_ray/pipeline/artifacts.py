@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from rlhf_ray.actors.learner_worker import LearnerWorker
@@ -23,6 +24,8 @@ from rlhf_ray.tracking.artifacts import (
     read_artifact,
     write_artifact_card,
 )
+from rlhf_ray.tracking.lineage import LineageReader, Node, own_rate_notes
+from rlhf_ray.tracking.model_card import write_model_card
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,8 @@ def export(ctx: Context, worker: Remote[LearnerWorker], result: Result) -> Path:
     unfinished = final.with_name(f".{result.identity.name}")
     base = ctx.opened.base_model
     ctx.opened.team.runtime.gather([ctx.opened.team.runtime.call(worker, LearnerWorker.export, unfinished, base)])
-    card = write_artifact_card(
+    describe = partial(
+        write_artifact_card,
         unfinished,
         identity=result.identity,
         origin=origin(ctx, result.stage),
@@ -70,9 +74,25 @@ def export(ctx: Context, worker: Remote[LearnerWorker], result: Result) -> Path:
         metrics=result.headline,
         decision=result.decision,
     )
+    write_model_card(unfinished, node_of(ctx, describe()))
+    card = describe()  # with the model card as one of its files
     replace_folder(unfinished, final)
     ctx.tracker.made(final, card)
     return final
+
+
+def node_of(ctx: Context, card: ArtifactCard) -> Node:
+    """The artifact that is being written, with its ancestors."""
+    config = asdict(ctx.config)
+    return Node(
+        role="",
+        name=card.id.name,
+        digest=card.digest,
+        folder=None,
+        card=card,
+        notes=tuple(own_rate_notes(config, card.origin.stage)),
+        parents=LineageReader(verify=False).parents(card.parents, ctx.artifact(card.id.name), config=config),
+    )
 
 
 def origin(ctx: Context, stage: str) -> Origin:

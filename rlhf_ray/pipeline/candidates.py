@@ -45,7 +45,7 @@ def last_step(rows: Sequence[Mapping[str, Any]], *, metric: str, sign: int) -> D
         return None
     best = max(validated, key=lambda row: (sign * row[metric], row["step"]))
     return Decision(
-        rule=f"the last one; the best one has the {'highest' if sign > 0 else 'lowest'} {metric}",
+        rule=f"{'highest' if sign > 0 else 'lowest'} {metric}; taken is the last one",
         chosen=best["step"],
         candidates=tuple(Candidate(step=row["step"], metrics={metric: row[metric]}) for row in validated),
     )

@@ -1,0 +1,69 @@
+"""python -m rlhf_ray.lineage PATH   prints what the model in PATH, or the result of the run in PATH, was made from.
+
+Exit code: 0, 1 where something is missing or not what its card says, 2 where PATH has no history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from rlhf_ray.errors import RlhfRayError
+from rlhf_ray.tracking.lineage import Node, decision_words, headline, lineage_of
+
+COMPLETE, INCOMPLETE, REFUSED = 0, 1, 2
+PLAIN_WIDTH = 160  # characters, where the output is no terminal
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m rlhf_ray.lineage", description="what a model was made from")
+    parser.add_argument("path", type=Path, help="directory of a run, or of a model with its artifact.json")
+    parser.add_argument("--no-check", action="store_true", help="do not read all files to compare their digests")
+    given = parser.parse_args(arguments)
+    try:
+        root = lineage_of(given.path, verify=not given.no_check)
+    except RlhfRayError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return REFUSED
+    console = Console()
+    (console if console.is_terminal else Console(width=PLAIN_WIDTH)).print(tree_of(root))
+    return INCOMPLETE if any(node.problem for node in root.walk()) else COMPLETE
+
+
+def tree_of(node: Node) -> Tree:
+    """A node with its ancestors as branches."""
+    tree = Tree(Text("\n").join(_lines(node)))
+    for parent in node.parents:
+        tree.children.append(tree_of(parent))
+    return tree
+
+
+def _lines(node: Node) -> Iterator[Text]:
+    role = f"{node.role}: " if node.role else ""
+    yield Text.assemble((role, "dim"), (node.name, "bold"), f"  {node.digest[:19]}")
+    if node.card is not None:
+        origin = node.card.origin
+        aliases = f" ({', '.join(node.card.aliases)})" if node.card.aliases else ""
+        where = origin.run_id if node.run_dir is None else str(node.run_dir)
+        yield Text(f"{origin.stage}, step {node.card.id.version}{aliases}, seed {origin.seed}, run {where}")
+        if headline(node.card):
+            yield Text("  ".join(headline(node.card)), style="green")
+        if node.card.decision is not None and len(node.card.decision.candidates) > 1:
+            yield Text(decision_words(node.card.decision))
+    if node.url is not None:
+        yield Text(node.url)
+    for note in node.notes:
+        yield Text(note, style="yellow")
+    if node.problem is not None:
+        yield Text(f"PROBLEM: {node.problem}", style="bold red")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

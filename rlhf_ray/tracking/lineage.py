@@ -1,0 +1,160 @@
+"""Where an artifact comes from: its parents, their parents, what was set on the way. The local files are the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rlhf_ray.errors import ArtifactError
+from rlhf_ray.tracking.artifacts import CARD, ArtifactCard, Decision, Parent, read_artifact
+from rlhf_ray.tracking.producer import parent_folder, producing_run
+
+# settings that do not change what a stage learns
+_PASSING = ("run_dir", "resume", "dry_run", "stages", "experiment_name", "tracking", "placement", "checkpoint", "check")
+_SECTIONS = {"sft": "sft", "reward_model": "reward_model", "ppo": "algorithm"}
+_ABSENT = "(not set)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """An artifact, a directory without a card, or data."""
+
+    role: str  # in what was made from it; empty at the root
+    name: str
+    digest: str
+    folder: Path | None  # None: data, or not found
+    card: ArtifactCard | None = None
+    problem: str | None = None  # changed, or not found
+    run_dir: Path | None = None  # of the run that made it, where that is known
+    url: str | None = None  # the tracker's page of that run
+    notes: tuple[str, ...] = ()  # settings a reader would not expect
+    parents: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all its ancestors."""
+        yield self
+        for parent in self.parents:
+            yield from parent.walk()
+
+
+def lineage_of(path: Path, *, verify: bool) -> Node:
+    """The ancestry of an artifact's directory, or of a run's last result. Raises ArtifactError where there is none."""
+    reader = LineageReader(verify=verify)
+    if (path / CARD).is_file():
+        return reader.artifact(path.resolve())
+    results = [file.parent for file in sorted((path / "artifacts").glob(f"[!.]*/{CARD}"))]
+    if not results:
+        raise ArtifactError(f"{path} is no artifact (no {CARD} in it) and no run with a result (no artifacts/*/{CARD})")
+    cards = {folder: read_artifact(folder, verify=False) for folder in results}
+    used = {parent.digest for card in cards.values() for parent in card.parents}
+    last = [folder for folder, card in cards.items() if card.digest not in used]
+    return reader.artifact((last or results)[-1].resolve())
+
+
+class LineageReader:
+    """Follows parents from folder to folder."""
+
+    def __init__(self, *, verify: bool) -> None:
+        """`verify`: read every file and compare it with its card."""
+        self._verify = verify
+        self._open: list[Path] = []  # from the root to where we are
+
+    def artifact(self, folder: Path) -> Node:
+        """A folder with a card, and all it was made from. Raises ArtifactError where it is its own ancestor."""
+        card = read_artifact(folder, verify=False)
+        produced = producing_run(folder)
+        config = {} if produced is None else produced[1]["config"]
+        stage = card.origin.stage
+        return Node(
+            role="",
+            name=card.id.name,
+            digest=card.digest,
+            folder=folder,
+            card=card,
+            problem=self._damage(folder),
+            run_dir=None if produced is None else produced[0],
+            url=None if produced is None else produced[1].get("trackers", {}).get(stage, {}).get("url"),
+            notes=tuple(own_rate_notes(config, stage)),
+            parents=self.parents(card.parents, folder, config=config),
+        )
+
+    def parents(self, parents: Sequence[Parent], folder: Path, *, config: Mapping[str, Any]) -> tuple[Node, ...]:
+        """What the artifact in `folder`, made with this config, was made from."""
+        if folder in self._open:
+            raise ArtifactError(f"{folder} is its own ancestor: one of the cards on the way was changed")
+        self._open.append(folder)
+        nodes = tuple(self._parent(parent, folder, config) for parent in parents)
+        self._open.pop()
+        return nodes
+
+    def _parent(self, parent: Parent, folder: Path, config: Mapping[str, Any]) -> Node:
+        place = parent_folder(parent, folder)
+        if place is None or not (place / CARD).is_file():
+            missing = place is None and parent.role != "data"
+            return Node(
+                role=parent.role,
+                name=parent.name,
+                digest=parent.digest,
+                folder=place,
+                problem=f"not found at {parent.path}" if missing else None,
+            )
+        node, produced = self.artifact(place), producing_run(place)
+        theirs = {} if produced is None else produced[1]["config"]
+        problem = node.problem
+        if node.digest != parent.digest:
+            problem = f"another version ({node.digest[:19]}) than was used ({parent.digest[:19]})"
+        return replace(node, role=parent.role, problem=problem, notes=(*node.notes, *changed_settings(config, theirs)))
+
+    def _damage(self, folder: Path) -> str | None:
+        if self._verify:
+            try:
+                read_artifact(folder, verify=True)
+            except ArtifactError as error:
+                return str(error)
+        return None
+
+
+def own_rate_notes(config: Mapping[str, Any], stage: str) -> Iterator[str]:
+    """A learning rate of the stage's own, which the top-level one does not reach."""
+    section = _SECTIONS.get(stage)
+    own = config.get(section, {}).get("learning_rate") if section is not None else None
+    if own is not None and own != config.get("learning_rate"):
+        yield f"{section}.learning_rate={own:g}: the top-level learning_rate={config['learning_rate']:g} is not used"
+
+
+def changed_settings(here: Mapping[str, Any] | None, there: Mapping[str, Any]) -> Iterator[str]:
+    """What was set otherwise in the run that made an artifact than in the run that used it."""
+    if not here or not there:
+        return
+    mine, its = _flat(here), _flat(there)
+    for key in sorted(mine.keys() | its.keys()):
+        if key.partition(".")[0] not in _PASSING and not key.endswith(".path"):
+            own, used = its.get(key, _ABSENT), mine.get(key, _ABSENT)
+            if own != used:
+                yield f"{key}={own} here, {used} in the run that used it"
+
+
+def headline(card: ArtifactCard) -> list[str]:
+    """The headline metrics as words."""
+    return [f"{name} {value:.4g}" for name, value in card.metrics.items() if value is not None]
+
+
+def decision_words(decision: Decision) -> str:
+    """The candidates and which was taken."""
+    tried = ", ".join(
+        f"step {one.step} " + " ".join("?" if value is None else f"{value:.4g}" for value in one.metrics.values())
+        for one in decision.candidates
+    )
+    return f"best of {len(decision.candidates)} candidates: step {decision.chosen}, {decision.rule} ({tried})"
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -25,7 +25,17 @@ from rlhf_ray.data.retokenize import Retokenizer
 from rlhf_ray.data.reviews import build_corpus
 from rlhf_ray.data.rows import CorpusSizes, PromptRow
 from rlhf_ray.data.sentences import build_sentences
-from rlhf_ray.data.tables import DataFiles, Lengths, Split, Tables, corpus_tables, file_tables, file_texts, take_prompts
+from rlhf_ray.data.tables import (
+    DataFiles,
+    Lengths,
+    RowFates,
+    Split,
+    Tables,
+    corpus_tables,
+    file_tables,
+    file_texts,
+    take_prompts,
+)
 from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import DataError
 from rlhf_ray.generation.seeds import derive_seeds
@@ -75,6 +85,7 @@ class RowCounts:
     demonstrations: int
     preference_groups: int
     fingerprint: str  # a digest over all rows
+    fates: RowFates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,6 +328,7 @@ class DataWorker(Worker):
             prompts=len(tables.prompts.ids),
             held_out_prompts=len(tables.held_out_prompts.ids),
             fingerprint=tables.fingerprint(),
+            fates=tables.fates,
             demonstrations=0 if tables.demonstrations is None else len(tables.demonstrations.train.row_counts),
             preference_groups=0
             if preferences is None

@@ -25,7 +25,7 @@ from rlhf_ray.data.encode import (
 from rlhf_ray.data.layout import Layout
 from rlhf_ray.data.on_disk import BatchFile
 from rlhf_ray.data.order import Rows, split_rows
-from rlhf_ray.data.read import OnBadRow, RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.read import OnBadRow, ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tokenizer import special_tokens
@@ -50,6 +50,16 @@ class Split(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RowFates:
+    """What became of the rows of all files together; a row may be counted as kept and cut."""
+
+    kept: int
+    skipped: int  # not usable
+    dropped: int  # too long
+    cut: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tables:
     """What a run trains and evaluates on; None where there is no such data."""
 
@@ -58,6 +68,7 @@ class Tables:
     demonstrations: Split[SftTargets[Ragged]] | None
     preferences: Split[PreferenceTargets[Ragged]] | None
     notes: tuple[str, ...]  # what reading and encoding dropped, one line a file
+    fates: RowFates
 
     def fingerprint(self) -> str:
         """A digest over all token rows and prompt ids, in order."""
@@ -120,6 +131,7 @@ def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths
         demonstrations=demonstrations,
         preferences=None,
         notes=(f"prompts: {train_report.summary}", f"held-out prompts: {held_report.summary}"),
+        fates=_fates([], [train_report, held_report]),
     )
 
 
@@ -128,24 +140,32 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
     encoder = Encoder(tokenizer, lengths=lengths)
     layout = dataclasses.replace(files.layout, special_tokens=special_tokens(model_dir))
     asked = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
-    prompts, held_out, notes = _split_prompts(asked, encoder, files)
+    prompts, held_out, lengths_report = _split_prompts(asked, encoder, files)
+    read, reports = [asked.report], [lengths_report]
     demonstrations = preferences = None
     if files.demonstrations is not None:
         demos = read_demonstrations(files.demonstrations, layout=layout, on_bad_row=files.on_bad_row)
-        demonstrations, more = _split_batches(demos, encoder.demonstrations, files)
-        notes += more
+        demonstrations, lengths_report = _split_batches(demos, encoder.demonstrations, files)
+        read.append(demos.report)
+        reports.append(lengths_report)
     if files.preferences is not None:
         groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
         as_pairs = len({len(row.answers) for row in groups}) > 1
         encode = partial(encoder.preferences, as_pairs=as_pairs)
-        preferences, more = _split_batches(groups, encode, files)
-        notes += more
+        preferences, lengths_report = _split_batches(groups, encode, files)
+        read.append(groups.report)
+        reports.append(lengths_report)
     return Tables(
         prompts=prompts,
         held_out_prompts=held_out,
         demonstrations=demonstrations,
         preferences=preferences,
-        notes=tuple(notes),
+        notes=tuple(
+            note
+            for rows, report in zip(read, reports, strict=True)
+            for note in (rows.summary, f"{rows.path}: {report.summary}")
+        ),
+        fates=_fates(read, reports),
     )
 
 
@@ -223,33 +243,43 @@ def split_stream(rows: RowStream[Row], *, share: float, seed: int) -> Iterator[t
 
 def _split_prompts(
     rows: RowStream[PromptRow], encoder: Encoder, files: DataFiles
-) -> tuple[Prompts, Prompts, list[str]]:
+) -> tuple[Prompts, Prompts, LengthReport]:
     parts: dict[bool, list[Prompts]] = {False: [], True: []}
     reports = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
         prompts, report = encoder.prompts(piece)
         parts[held_out].append(prompts)
         reports.append(report)
-    notes = _notes(rows, merge_reports(reports))
-    return concat_prompts(parts[False]), concat_prompts(parts[True]), notes
+    report = _require_rows(rows, merge_reports(reports))
+    return concat_prompts(parts[False]), concat_prompts(parts[True]), report
 
 
 def _split_batches(
     rows: RowStream[Row], encode: Callable[[list[Row]], tuple[TrainBatch[T], LengthReport]], files: DataFiles
-) -> tuple[Split[T], list[str]]:
+) -> tuple[Split[T], LengthReport]:
     parts: dict[bool, BatchFile[T]] = {False: BatchFile(), True: BatchFile()}
     reports = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
         batch, report = encode(piece)
         parts[held_out].append(batch)
         reports.append(report)
-    notes = _notes(rows, merge_reports(reports))
-    return Split(train=parts[False].batch(), held_out=parts[True].batch()), notes
+    report = _require_rows(rows, merge_reports(reports))
+    return Split(train=parts[False].batch(), held_out=parts[True].batch()), report
 
 
-def _notes(rows: RowStream[Row], report: LengthReport) -> list[str]:
-    """What was dropped and why. DataError where nothing is left."""
-    path = rows.report.path
+def _require_rows(rows: RowStream[Row], report: LengthReport) -> LengthReport:
+    """The report. DataError where nothing is left."""
     if not report.kept:
-        raise DataError(f"{path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left")
-    return [rows.report.summary, f"{path}: {report.summary}"]
+        raise DataError(
+            f"{rows.report.path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left"
+        )
+    return report
+
+
+def _fates(read: Sequence[ReadReport], reports: Sequence[LengthReport]) -> RowFates:
+    return RowFates(
+        kept=sum(report.kept for report in reports),
+        skipped=sum(report.num_skipped for report in read),
+        dropped=sum(len(report.dropped) for report in reports),
+        cut=sum(len(report.truncated) for report in reports),
+    )

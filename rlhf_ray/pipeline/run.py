@@ -97,6 +97,15 @@ def run_stages(ctx: Context) -> dict[str, Path]:
         results["reward_model"] = given["reward_model"] = Path(config.reward.path)
     for note in ctx.notes():
         ctx.display.message(note)
+    if config.resume is None:
+        fates = ctx.opened.rows.fates
+        counts = {
+            "data/rows_kept": float(fates.kept),
+            "data/rows_skipped": float(fates.skipped),
+            "data/rows_dropped": float(fates.dropped),
+            "data/rows_cut": float(fates.cut),
+        }
+        ctx.records.metrics("data", 0, counts)
     for stage in config.stages:
         with ctx.stage(stage):
             match stage:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlhf_ray.tracking.metric import Metric
 from rlhf_ray.tracking.metrics_ppo import OBJECTIVE, POLICY, RESPONSE, REWARD, ROLLOUT, VALUE
-from rlhf_ray.tracking.metrics_run import EVALUATION, THROUGHPUT, TIME
+from rlhf_ray.tracking.metrics_run import DATA, EVALUATION, THROUGHPUT, TIME
 from rlhf_ray.tracking.metrics_supervised import SUPERVISED_METRICS
 
 SECTIONS: tuple[tuple[str, Sequence[Metric]], ...] = (
@@ -18,6 +18,7 @@ SECTIONS: tuple[tuple[str, Sequence[Metric]], ...] = (
     ("Answers", RESPONSE),
     ("Rewards", REWARD),
     ("Generator and self check", ROLLOUT),
+    ("Data", DATA),
     ("Evaluation", EVALUATION),
     ("Supervised stages", SUPERVISED_METRICS),
     ("Time", TIME),

@@ -68,4 +68,11 @@ THROUGHPUT = (
     Metric("eps", "answers per second of this iteration", "answers/s", "per iteration"),
 )
 
-RUN_METRICS = EVALUATION + TIME + THROUGHPUT
+DATA = (
+    Metric("data/rows_kept", "rows of the data files that are used", "rows", "sum over files"),
+    Metric("data/rows_skipped", "rows that could not be used", "rows", "sum over files"),
+    Metric("data/rows_dropped", "rows left out for their length", "rows", "sum over files"),
+    Metric("data/rows_cut", "rows whose prompt lost its left", "rows", "sum over files"),
+)
+
+RUN_METRICS = DATA + EVALUATION + TIME + THROUGHPUT

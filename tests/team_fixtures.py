@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
 from collections.abc import Iterator
@@ -98,7 +99,36 @@ def ray_bench(ray_cluster, finished_run, tmp_path_factory) -> Iterator[Bench]:
         yield bench
 
 
-@pytest.fixture(params=["local", "ray"])
+@pytest.fixture(scope="session")
+def vllm_bench(ray_bench, tmp_path_factory) -> Iterator[Bench]:
+    """Two vLLM generators with the other workers of the Ray team."""
+    from faulty_workers import FaultyRayRuntime
+
+    from rlhf_ray.actors.generator_worker import GeneratorWorker
+    from rlhf_ray.actors.team import Team
+    from rlhf_ray.actors.transport import ObjectStoreTransport
+    from rlhf_ray.pipeline import settings
+
+    words = (*(word for word in ray_bench.words if word != "generator=hf"), "generator=vllm")
+    config = small_config(tmp_path_factory.mktemp("vllm") / "run", *words)
+    roles = {role: wanted for role, wanted in settings.resources(config).items() if role.startswith("generator-")}
+    runtime = FaultyRayRuntime(roles, settings.cluster_settings(config))
+    opened = ray_bench.opened
+    generators = tuple(runtime.start(role, GeneratorWorker, settings.generator_settings(config)) for role in roles)
+    workers = dataclasses.replace(opened.team.workers, generators=generators)
+    team = Team(
+        runtime,
+        workers,
+        transport=ObjectStoreTransport(runtime, workers.policy, generators),
+        sampling=opened.team.sampling,
+        probe=settings.probe_settings(config),
+    )
+    runtime.gather(team.open_generators(opened.base_model))
+    yield dataclasses.replace(ray_bench, opened=dataclasses.replace(opened, team=team), words=words)
+    runtime.close()
+
+
+@pytest.fixture(params=["local", "ray", pytest.param("vllm", marks=pytest.mark.slow)])
 def bench(request) -> Bench:
     """Each team."""
     return request.getfixturevalue(f"{request.param}_bench")

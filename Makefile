@@ -40,6 +40,7 @@ check: setup-dev  ## style, types, layers, limits, generated pages
 docs: setup  ## write the pages made from the code
 	@$(PY) -m rlhf_ray.tracking.metrics_page docs/metrics.md
 	@$(PY) -m rlhf_ray.config.reference
+	@$(PY) -m rlhf_ray.doctor.page docs/doctor.md
 
 format: setup-dev  ## apply the style
 	@$(PY) -m ruff check --fix .
@@ -77,7 +78,7 @@ $(VENV)/requirements.stamp: requirements.lock $(VENV)/venv.stamp
 	@umask u=rwx && $(PIP) -r requirements.lock
 	@$(PY) -c 'import torch' || { \
 	    echo "error: torch does not load. On a machine without GPU it must be the CPU build:" >&2; \
-	    echo "make distclean, then PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make train" >&2; exit 1; }
+	    echo "make distclean, point pip at PyTorch's index of CPU wheels, then make train" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/package.stamp: pyproject.toml $(VENV)/requirements.stamp

@@ -1,20 +1,33 @@
 """Made logs for the doctor's tests."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlhf_ray.doctor.checks.case import Case
 from rlhf_ray.doctor.examine import examine, findings_of
-from rlhf_ray.doctor.findings import Diagnosis, Finding
+from rlhf_ray.doctor.findings import Diagnosis, Finding, Severity
 from rlhf_ray.doctor.names import stage_of
 from rlhf_ray.doctor.raw import RawLog
 from rlhf_ray.doctor.readers.detect import read_log
-from rlhf_ray.doctor.rules import RULES
+from rlhf_ray.doctor.rules import RULES, Rules
 from rlhf_ray.doctor.runlog import Series, StageLog, series_of
 from rlhf_ray.doctor.translate import run_log
 
 LOGS = Path(__file__).parent / "doctor" / "logs"
 Columns = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """One rule's illness, where it begins, and a log that only looks like it."""
+
+    rule: str
+    sick: Columns
+    onset: float
+    severity: Severity
+    healthy: Columns
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 def diagnosed(path: Path) -> Diagnosis:
@@ -40,9 +53,9 @@ def case(columns: Columns, *, settings: Mapping[str, float] | None = None, ceili
     return Case(log=log, settings=settings or {}, ceiling=ceiling)
 
 
-def found(columns: Columns, rule: str, **facts: object) -> list[Finding]:
+def found(columns: Columns, rule: str, *, rules: Rules = RULES, **facts: object) -> list[Finding]:
     """What one rule finds."""
-    return findings_of(case(columns, **facts), RULES, [rule])  # type: ignore[arg-type]  # settings and ceiling
+    return findings_of(case(columns, **facts), rules, [rule])  # type: ignore[arg-type]  # settings and ceiling
 
 
 def ramp(first: float, last: float, points: int) -> list[float]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_ray.config.reference import reference
+from rlhf_ray.doctor.page import doctor_page
 from rlhf_ray.errors import MetricError
 from rlhf_ray.tracking.metrics_page import metrics_page
 from rlhf_ray.tracking.registry import describe
@@ -38,6 +39,10 @@ def is_metric(name: str) -> bool:
 
 def test_configuration_page_is_up_to_date() -> None:
     assert (ROOT / "docs/configuration.md").read_text(encoding="utf-8") == reference(), "run: make docs"
+
+
+def test_doctor_page_is_up_to_date() -> None:
+    assert (ROOT / "docs/doctor.md").read_text(encoding="utf-8") == doctor_page(), "run: make docs"
 
 
 def test_metrics_page_is_up_to_date() -> None:

@@ -21,6 +21,7 @@ _SHAPE = 40  # points of a curve's shape
 _PEAK = "over_optimisation.peak"
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a log may hold any number
 def examine(log: RunLog, rules: Rules) -> Diagnosis:
     """Verdict, phases, findings, and what could not be told."""
     ceiling = ceiling_of(log.stages)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from rlhf_ray.doctor.checks.case import CEILING, Case
 from rlhf_ray.doctor.checks.registry import CHECKS
 from rlhf_ray.doctor.derive import settings_in
@@ -52,6 +54,7 @@ class Doctor:
         self._stages: dict[str, dict[str, _Metric]] = {}
         self._told: dict[tuple[str, str], Severity] = {}
 
+    @np.errstate(over="ignore", invalid="ignore")  # a run may log any number
     def observe(self, stage: str, step: int, values: Mapping[str, float | None]) -> list[Finding]:
         """Add the metrics of one step; the findings that are new, or worse than when they were told."""
         metrics = self._stages.setdefault(stage, {})

@@ -93,11 +93,16 @@ def noise(values: Floats) -> float:
 
 
 def recent(values: Floats, window: float) -> tuple[Floats, Floats]:
-    """Median and MAD-deviation of up to `window` points before each point; NaN where fewer than 3 are before it."""
+    """Median and deviation of up to `window` points before each point; NaN where fewer than 3 are before it.
+
+    The deviation is the scaled MAD; of fewer than 7 points, two of which may be equal, the standard one.
+    """
     width, size = int(window), len(values)
     median, spread = np.full(size, np.nan), np.full(size, np.nan)
     for place in range(3, min(width, size)):
         median[place], spread[place] = (float(part[0]) for part in _median_and_mad(values[None, :place]))
+        if place < _SHORT:
+            spread[place] = float(np.std(values[:place], ddof=1))
     if size > width:
         median[width:], spread[width:] = _median_and_mad(sliding_window_view(values[:-1], width))
     return median, spread

@@ -219,9 +219,9 @@ def test_text_in_a_number_column_is_counted_and_shown(folder: Path) -> None:
 
 def test_a_gap_is_told(folder: Path) -> None:
     rows = [*ROWS, {"step": 60, "objective/kl": 3.0}]
-    assert "ppo: nothing was logged between steps 5 and 60" in read_log(
-        written(folder / "a.jsonl", lines(rows)), {}
-    ).notes
+    assert (
+        "ppo: nothing was logged between steps 5 and 60" in read_log(written(folder / "a.jsonl", lines(rows)), {}).notes
+    )
 
 
 def test_without_a_step_column_rows_are_numbered(folder: Path) -> None:

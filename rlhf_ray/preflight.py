@@ -19,11 +19,12 @@ from rlhf_ray.data.sentences import all_topics
 from rlhf_ray.errors import ArtifactError, DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
 from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
-from rlhf_ray.models.vocabulary import tokenizer_digest
+from rlhf_ray.models.vocabulary import has_chat_template, tokenizer_digest
 from rlhf_ray.tracking.artifacts import CARD, read_artifact
 
 # vllm 0.32, v1/attention/backends/cpu_attn.py, get_supported_head_sizes
 VLLM_CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+CHATS = ("chat", "instruction")  # formats of data that are rendered by a template
 _SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
 _BYTES_PER_WEIGHT = 12  # float32 weight and two moments
 
@@ -106,6 +107,11 @@ def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
         yield (
             f"model.path={directory.path} has attention heads of width {directory.head_size}; vLLM on CPUs computes "
             f"{', '.join(map(str, VLLM_CPU_HEAD_SIZES))}; use generator=hf"
+        )
+    if config.data.prompts is not None and config.data.format in CHATS and not has_chat_template(directory.path):
+        yield (
+            f"data.format={config.data.format} needs a chat template, and model.path={directory.path} has none; put "
+            "one there as chat_template.jinja, or use data.format=plain with text prompts"
         )
     longest, limit = longest_sequence(config), directory.context_length
     if limit is not None and longest > limit:

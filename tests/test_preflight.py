@@ -167,6 +167,17 @@ def test_a_critic_cannot_start_from_a_reward_model_with_another_tokenizer(config
     assert world_problems(config) == []
 
 
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
+def test_chats_need_a_template_wherever_it_stands(config, tmp_path, name):
+    config.data.prompts = write_rows(tmp_path / "c.jsonl", {"prompt": [{"role": "user", "content": "Name a tree."}]})
+    config.data.format = "chat"
+    (message,) = world_problems(config)
+    assert "data.format=chat needs a chat template" in message
+    assert "chat_template.jinja" in message
+    (Path(config.model.path) / name).write_text('{"chat_template": "{{ messages }}"}')
+    assert world_problems(config) == []
+
+
 def test_a_tokenizer_larger_than_the_embedding_is_refused(config):
     config.algorithm.critic_init = "policy"
     write_vocabulary(config.model.path, *(str(i) for i in range(33)))

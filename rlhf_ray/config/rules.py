@@ -45,6 +45,8 @@ def _data(config: TrainConfig) -> Iterator[str]:
     needs_prompts = "ppo" in stages or ("reward_model" in stages and data.preferences is None)
     if own and data.prompts is None and needs_prompts:
         yield f"data.{own[0]} is your own, and data.prompts built in; give data.prompts=FILE"
+    if data.prompts is not None and data.format in ("chat", "instruction") and is_tiny(config):
+        yield f"data.format={data.format}: a new small Llama has no chat template; use plain, or give model.path=DIR"
     if data.prompts is not None and data.demonstrations is None and "sft" in stages:
         yield "the sft stage needs demonstrations that go with data.prompts; give data.demonstrations=FILE"
     if "reward_model" in stages and data.preferences is None and gold_scorer(config) is None:

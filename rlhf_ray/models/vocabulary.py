@@ -1,4 +1,4 @@
-"""What a tokenizer's files say without transformers: how many ids it knows, and whether two turn text into the same."""
+"""What a tokenizer's files say without transformers: how many ids it knows, whether two are alike, chat templates."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ def tokenizer_digest(folder: Path) -> str | None:
     files = [folder / name for name in ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt")]
     present = [file for file in files if file.is_file()]
     return _digest(file.read_bytes() for file in present) if present else None
+
+
+def has_chat_template(folder: Path) -> bool:
+    """Whether one is there under any of the names that transformers reads."""
+    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
+        return True
+    file = folder / "tokenizer_config.json"
+    return file.is_file() and bool(_read(file).get("chat_template"))
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -8,6 +8,7 @@ The package itself is not imported: it belongs to another program.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -65,7 +66,18 @@ def _installed(name: str) -> bool:
     return True
 
 
+def main(arguments: Sequence[str]) -> int:
+    """See the module. Returns the exit code."""
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m rlhf_ray.models.smollm2 FOLDER\n")
+        return 2
+    try:
+        write_smollm2(Path(arguments[0]))
+    except ModelError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    return 0
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python -m rlhf_ray.models.smollm2 FOLDER")
-    write_smollm2(Path(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

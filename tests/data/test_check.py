@@ -106,3 +106,13 @@ def test_the_command_says_what_it_found_and_with_which_code(tmp_path):
     done = run(tmp_path / "missing.jsonl")
     assert done.returncode == 2
     assert "no such file" in " ".join(done.stdout.split())
+
+
+def test_prompts_of_one_file_that_another_holds_out_are_told(tmp_path):
+    rows = [{"prompt": str(i)} for i in range(10)]
+    first = write(tmp_path / "a.jsonl", *rows)
+    second = write(tmp_path / "b.jsonl", *reversed(rows))
+    told = " ".join(run(first, second, "--held-out-share", 0.3).stdout.split())
+    assert "prompts trained on in" in told
+    alone = " ".join(run(first).stdout.split())
+    assert "prompts trained on in" not in alone

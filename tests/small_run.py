@@ -64,6 +64,8 @@ class Bench:
 def context(opened: Opened, config: TrainConfig) -> Iterator[Context]:
     """Records in config.run_dir, closed at the end."""
     from rlhf_ray.pipeline.context import Context
+    from rlhf_ray.pipeline.monitor import Monitor
+    from rlhf_ray.pipeline.tracker import Tracker
     from rlhf_ray.tracking.progress import PlainDisplay
     from rlhf_ray.tracking.records import RunStatus, resume_records, start_records
 
@@ -74,7 +76,17 @@ def context(opened: Opened, config: TrainConfig) -> Iterator[Context]:
         settings = asdict(config)
         records = start_records(run_dir, config=settings, command=(), seed=1, source=run_dir, clock=lambda: 0.0)
     display = PlainDisplay(StringIO(), clock=lambda: 0.0)
-    yield Context(config=config, run_dir=run_dir, opened=opened, records=records, display=display)
+    monitor = Monitor(config, run_dir, rows=records.rows(), tell=display.message)
+    yield Context(
+        config=config,
+        run_dir=run_dir,
+        opened=opened,
+        records=records,
+        display=display,
+        tracker=Tracker(config, records, tell=display.message),
+        monitor=monitor,
+    )
+    monitor.close()
     records.finish(RunStatus.FINISHED, error=None)
 
 

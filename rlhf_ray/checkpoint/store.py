@@ -98,6 +98,17 @@ class CheckpointStore:
             raise CheckpointError(f"{pointer} names {name!r}, which does not exist; there are {self._names()}")
         return verified(self._root / name)
 
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, ascending; files are not looked at."""
+        return sorted({_order(folder)[0] for folder in self._folders()})
+
+    def at(self, step: int) -> Checkpoint:
+        """The newest checkpoint of this step, every file verified. CheckpointError where there is none."""
+        folders = [folder for folder in self._folders() if _order(folder)[0] == step]
+        if not folders:
+            raise CheckpointError(f"{self._root} has no checkpoint of step {step}; there are {self._names()}")
+        return verified(max(folders, key=_order))
+
     def complete(self) -> list[Checkpoint]:
         """All undamaged checkpoints, newest first, whatever `latest` says: the choices after damage."""
         found = []

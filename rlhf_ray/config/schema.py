@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rlhf_ray.config.algorithm import AlgorithmConfig
 from rlhf_ray.config.check import CheckConfig
 from rlhf_ray.config.data import DataConfig
+from rlhf_ray.config.doctor import DoctorConfig
 from rlhf_ray.config.evaluation import EvaluationConfig
 from rlhf_ray.config.generator import GeneratorConfig
 from rlhf_ray.config.learner import LearnerConfig
@@ -35,6 +36,12 @@ class TrainConfig:
     )
     stages: list[str] = setting(list(STAGES), "what is trained, in this order", choices=STAGES)
     resume: str | None = setting(None, "run directory to continue", path=True)
+    reuse: str = setting(
+        "auto",
+        "whether results of the same inputs are taken from other runs beside run_dir (auto: in a multirun, which then "
+        "also passes over finished jobs and continues unfinished ones)",
+        choices=("auto", "on", "off"),
+    )
     dry_run: bool = setting(False, "check everything, tell what would be done, and stop")
     model: ModelConfig = group(ModelConfig)
     data: DataConfig = group(DataConfig)
@@ -46,6 +53,7 @@ class TrainConfig:
     learner: LearnerConfig = group(LearnerConfig)
     evaluation: EvaluationConfig = group(EvaluationConfig)
     check: CheckConfig = group(CheckConfig)
+    doctor: DoctorConfig = group(DoctorConfig)
     placement: PlacementConfig = group(PlacementConfig)
     tracking: TrackingConfig = group(TrackingConfig)
     checkpoint: CheckpointConfig = group(CheckpointConfig)

@@ -7,7 +7,7 @@ prompts -> generate -> [policy log-probs | reference log-probs | values | reward
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from rlhf_ray.algorithms.kl import adapted_kl_coef
 from rlhf_ray.learner.base import Loss, Update
@@ -45,15 +45,27 @@ class PpoState:
 
     step: int  # updates done = version of the policy
     kl_coef: float
+    learning_rate_share: float  # of the schedules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """How the run goes on after an iteration."""
+
+    kl_coef: float
+    learning_rate_share: float
+    rollback_to: int | None  # the step of a checkpoint
+    stop: str | None  # the reason that ends the run
 
 
 @dataclass(frozen=True, kw_only=True)
 class PpoHooks:
-    """What the loop tells its surroundings, and the one thing it asks them."""
+    """What the loop tells its surroundings, and what it asks them."""
 
     watch: PpoWatch
     record: Callable[[int, Stats], None]
-    should_stop: Callable[[int, Stats], str | None]  # a reason ends the run
+    examine: Callable[[PpoState, Stats], Verdict]
+    rollback: Callable[[int], None]  # learners and generators as they were at this step
     checkpoints: Checkpoints
 
 
@@ -65,7 +77,7 @@ def iteration(team: PpoTeam, settings: PpoSettings, state: PpoState) -> tuple[Pp
     rollouts = team.assess(completions)
     experience, measured = team.estimate(rollouts, step=step, kl_coef=state.kl_coef)
 
-    policy, critic = updates(settings, step)
+    policy, critic = updates(settings, state)
     learned = team.update(experience, policy, critic)
     synced = team.sync(version=step + 1)
 
@@ -78,44 +90,47 @@ def iteration(team: PpoTeam, settings: PpoSettings, state: PpoState) -> tuple[Pp
             horizon=settings.kl_horizon,
             num_episodes=settings.episodes,
         )
-    return PpoState(step=step + 1, kl_coef=kl_coef), measured | learned | synced
+    return replace(state, step=step + 1, kl_coef=kl_coef), measured | learned | synced
 
 
 def train_ppo(team: PpoTeam, settings: PpoSettings, state: PpoState, hooks: PpoHooks) -> tuple[PpoState, str]:
-    """Iterate to the end, or until `should_stop` gives a reason. The generators must hold version `state.step`."""
+    """Iterate to the end, or until a verdict stops the run. The generators must hold version `state.step`."""
     if settings.limits:
-        policy, _ = updates(settings, state.step)
+        policy, _ = updates(settings, state)
         identities = hooks.watch.self_check(state.step, kl_coef=state.kl_coef, policy=policy)
         check_identities(identities, step=state.step, limits=settings.limits)
-    reason = "all iterations done"
     while state.step < settings.num_iterations:
         hooks.watch.start_clock()
         state, stats = iteration(team, settings, state)
         stats |= rates(stats | hooks.watch.timings(), step=state.step, episodes=settings.episodes)
         last = state.step == settings.num_iterations
-        stopped = hooks.should_stop(state.step, stats)
-        if last or stopped or state.step % settings.evaluate_every == 0:
+        evaluated = last or state.step % settings.evaluate_every == 0
+        if evaluated:
+            stats |= hooks.watch.evaluate(state.step)
+        verdict = hooks.examine(state, stats)
+        if verdict.stop and not evaluated:
             stats |= hooks.watch.evaluate(state.step)
         hooks.record(state.step, stats)
-        if hooks.checkpoints.due(state.step) or last or stopped:
-            hooks.checkpoints.write(
-                state.step, save=hooks.watch.save, state={"step": state.step, "kl_coef": state.kl_coef}
-            )
-        if stopped:
-            reason = stopped
-            break
-    return state, reason
+        state = replace(state, kl_coef=verdict.kl_coef, learning_rate_share=verdict.learning_rate_share)
+        if verdict.rollback_to is not None:
+            hooks.rollback(verdict.rollback_to)
+            state = replace(state, step=verdict.rollback_to)
+        elif last or verdict.stop or hooks.checkpoints.due(state.step):
+            hooks.checkpoints.write(state.step, save=hooks.watch.save, state=asdict(state))
+        if verdict.stop:
+            return state, verdict.stop
+    return state, "all iterations done"
 
 
-def updates(settings: PpoSettings, step: int) -> tuple[Update, Update]:
+def updates(settings: PpoSettings, state: PpoState) -> tuple[Update, Update]:
     """How policy and critic train on the batch of this step: the same rows in the same order."""
     policy_plan, critic_plan = (
         epochs_plan(
             settings.episodes,
             epochs=settings.epochs,
             minibatches=settings.minibatches,
-            learning_rate=schedule.at(step + 1),
-            seed=(settings.seed, step),
+            learning_rate=schedule.at(state.step + 1) * state.learning_rate_share,
+            seed=(settings.seed, state.step),
         )
         for schedule in (settings.policy_lr, settings.critic_lr)
     )

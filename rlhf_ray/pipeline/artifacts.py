@@ -13,6 +13,7 @@ from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.config.digest import config_digest
 from rlhf_ray.files.atomic import replace_folder
 from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.reuse import find_result, inputs_digest
 from rlhf_ray.tracking.artifacts import (
     CARD,
     ArtifactCard,
@@ -39,13 +40,21 @@ class Result:
     decision: Decision | None
 
 
-def reusable(ctx: Context, name: str) -> Path | None:
-    """The result a stage has already given. Raises ArtifactError where a byte of it was changed since."""
+def earlier_result(ctx: Context, stage: str, name: str, given: Sequence[Parent]) -> Path | None:
+    """The result the stage has already given in this run or, where that is wanted, in another one of the same inputs.
+
+    Raises ArtifactError where a byte of this run's own result was changed since.
+    """
     folder = ctx.artifact(name)
-    if not (folder / CARD).is_file():
+    if (folder / CARD).is_file():
+        artifact_ref(folder, allow_changed=ctx.config.tracking.allow_changed)
+        return folder
+    if ctx.config.reuse != "on":
         return None
-    artifact_ref(folder, allow_changed=ctx.config.tracking.allow_changed)
-    return folder
+    found = find_result(ctx.run_dir.parent, name, inputs=_inputs(ctx, stage, given))
+    if found is not None:
+        ctx.display.message(f"{stage}: {found} was made from the same inputs and is taken")
+    return found
 
 
 def made_from(ctx: Context, used: Mapping[str, Path]) -> tuple[Parent, ...]:
@@ -69,7 +78,7 @@ def export(ctx: Context, worker: Remote[LearnerWorker], result: Result) -> Path:
         write_artifact_card,
         unfinished,
         identity=result.identity,
-        origin=origin(ctx, result.stage),
+        origin=origin(ctx, result.stage, result.made_from),
         parents=result.made_from,
         metrics=result.headline,
         decision=result.decision,
@@ -95,7 +104,7 @@ def node_of(ctx: Context, card: ArtifactCard) -> Node:
     )
 
 
-def origin(ctx: Context, stage: str) -> Origin:
+def origin(ctx: Context, stage: str, given: Sequence[Parent]) -> Origin:
     """Where this run's artifacts come from."""
     return Origin(
         run_id=ctx.records.run_id,
@@ -104,6 +113,7 @@ def origin(ctx: Context, stage: str) -> Origin:
         data_fingerprint=ctx.opened.rows.fingerprint,
         git_commit=ctx.records.git_commit,
         seed=ctx.config.seed,
+        inputs=_inputs(ctx, stage, given),
     )
 
 
@@ -111,6 +121,10 @@ def made_by(ctx: Context, names: list[str]) -> list[ArtifactCard]:
     """The cards of the artifacts of this run that are there."""
     folders = [ctx.artifact(name) for name in names]
     return [read_artifact(folder, verify=False) for folder in folders if (folder / CARD).is_file()]
+
+
+def _inputs(ctx: Context, stage: str, given: Sequence[Parent]) -> str:
+    return inputs_digest(ctx.config, stage, given, commit=ctx.records.git_commit)
 
 
 def _parent(ctx: Context, role: str, path: Path) -> Parent:

@@ -12,6 +12,7 @@ from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.checkpoint.store import CheckpointStore
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.loops.checkpoints import Checkpoints
+from rlhf_ray.pipeline.monitor import Monitor
 from rlhf_ray.pipeline.start import Opened
 from rlhf_ray.pipeline.tracker import Tracker
 from rlhf_ray.tracking.artifacts import Parent
@@ -33,6 +34,7 @@ class Context:
     records: RunRecords
     display: Display
     tracker: Tracker
+    monitor: Monitor
 
     def notes(self) -> tuple[str, ...]:
         """What reading the data dropped."""
@@ -48,6 +50,11 @@ class Context:
         """A stage's checkpoints."""
         root = self.run_dir / "checkpoints" / stage
         return Checkpoints(store=CheckpointStore(root, keep=self.config.checkpoint.keep, parts=parts), every=every)
+
+    def go_back(self, stage: str, step: int) -> None:
+        """Set aside what was recorded after this step, and judge as if it had not been."""
+        self.records.set_aside_after(stage, step)
+        self.monitor.forget_after(stage, step)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -70,6 +77,8 @@ class Context:
             self.records.metrics(stage, step, values)
             self.display.advance(step, values)
             self.tracker.record(step, values, distributions(stats))
+            if stage != "ppo":  # PPO asks for a verdict
+                self.monitor.observe(stage, step, stats, tracker=self.tracker)
             if "eval/proxy_score" in values:
                 self._show_samples(step)
 

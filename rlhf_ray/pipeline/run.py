@@ -18,6 +18,7 @@ from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import Preempted, RlhfRayError
 from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.monitor import Monitor
 from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
 from rlhf_ray.pipeline.start import open_runtime, open_team
 from rlhf_ray.pipeline.tracker import Tracker
@@ -39,6 +40,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
     records = open_records(config, run_dir, command)
     console = Console()
     display = open_display(config.tracking.progress, console=console, clock=time.time)
+    monitor = Monitor(config, run_dir, rows=records.rows(), tell=display.message)
     try:
         with ended_by_sigterm():
             display.message(f"run directory {run_dir}")
@@ -52,6 +54,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
                     records=records,
                     display=display,
                     tracker=Tracker(config, records, tell=display.message),
+                    monitor=monitor,
                 )
                 results = run_stages(ctx)
                 shown = answers_to_show(ctx, results)
@@ -64,6 +67,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
         records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
         raise
     finally:
+        monitor.close()
         display.close()
     rows = records.rows()
     summary = summarise(

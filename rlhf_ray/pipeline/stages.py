@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
 from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.load import HeadStart
 from rlhf_ray.pipeline import settings
-from rlhf_ray.pipeline.artifacts import Result, export, made_from, reusable
+from rlhf_ray.pipeline.artifacts import Result, earlier_result, export, made_from
 from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.reward_text import open_reward_text
@@ -32,10 +31,10 @@ HEADLINE = ("eval/gold_score", "eval/win_rate", "eval/kl")
 
 def sft_stage(ctx: Context) -> Path:
     """Supervised fine-tuning of the base model on demonstrations."""
-    done = reusable(ctx, SFT_POLICY)
+    given = made_from(ctx, {"base": ctx.opened.base_model})
+    done = earlier_result(ctx, "sft", SFT_POLICY, given)
     if done is not None:
         return done
-    given = made_from(ctx, {"base": ctx.opened.base_model})
     team, workers = ctx.opened.team, ctx.opened.team.workers
     runtime = team.runtime
     runtime.at("sft")
@@ -67,10 +66,10 @@ def sft_stage(ctx: Context) -> Path:
 
 def reward_model_stage(ctx: Context, policy: Path) -> Path:
     """A reward model that starts from the policy and learns which of its answers are preferred."""
-    done = reusable(ctx, REWARD_MODEL)
+    given = made_from(ctx, {"policy": policy})
+    done = earlier_result(ctx, "reward_model", REWARD_MODEL, given)
     if done is not None:
         return done
-    given = made_from(ctx, {"policy": policy})
     team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
     runtime = team.runtime
     runtime.at("reward_model")
@@ -127,10 +126,10 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
 
 def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     """PPO from the policy, against the reward model."""
-    done = reusable(ctx, POLICY)
+    given = made_from(ctx, {"policy": policy, "reward_model": reward})
+    done = earlier_result(ctx, "ppo", POLICY, given)
     if done is not None:
         return done
-    given = made_from(ctx, {"policy": policy, "reward_model": reward})
     config, team, workers = ctx.config, ctx.opened.team, ctx.opened.team.workers
     open_models(ctx, policy=policy, reward=reward)
     ppo_team = ActorPpoTeam(
@@ -149,19 +148,22 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     # the policy as it starts is what every evaluation compares with, on a resume too
     team.sync(version=0)
     before = ppo_team.evaluate(0)
-    state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
-    ctx.records.set_aside_after("ppo", -1 if latest is None else latest.step)
+    state = PpoState(step=0, kl_coef=config.algorithm.kl_coef, learning_rate_share=1.0)
+    ctx.go_back("ppo", -1 if latest is None else latest.step)
     record = ctx.recorder("ppo", given)
     if latest is None:
         record(0, before)
     else:
         load(ctx, latest.path, roles=("policy", "critic"))
-        state = PpoState(step=int(latest.state["step"]), kl_coef=float(latest.state["kl_coef"]))
+        state = PpoState(**latest.state)
         team.sync(version=state.step)
     hooks = PpoHooks(
         watch=ppo_team,
         record=record,
-        should_stop=stop_rule(config.algorithm.stop_above_kl),
+        examine=lambda state, stats: ctx.monitor.examine(
+            state, stats, checkpoints=checkpoints.store.steps(), tracker=ctx.tracker
+        ),
+        rollback=lambda step: roll_back(ctx, checkpoints, step=step),
         checkpoints=checkpoints,
     )
     state, reason = train_ppo(ppo_team, loop, state, hooks)
@@ -238,11 +240,18 @@ def resume_supervised(ctx: Context, stage: str, checkpoints: Checkpoints, *, rol
     """Load the stage's last checkpoint, where there is one; returns the step to go on from."""
     latest = checkpoints.store.latest()
     if latest is None:
-        ctx.records.set_aside_after(stage, -1)
+        ctx.go_back(stage, -1)
         return 0
     load(ctx, latest.path, roles=(role,))
-    ctx.records.set_aside_after(stage, latest.step)
+    ctx.go_back(stage, latest.step)
     return latest.step
+
+
+def roll_back(ctx: Context, checkpoints: Checkpoints, *, step: int) -> None:
+    """Learners, generators and records as they were at this step."""
+    load(ctx, checkpoints.store.at(step).path, roles=("policy", "critic"))
+    ctx.opened.team.sync(version=step)
+    ctx.go_back("ppo", step)
 
 
 def load(ctx: Context, folder: Path, *, roles: tuple[str, ...]) -> None:
@@ -250,18 +259,6 @@ def load(ctx: Context, folder: Path, *, roles: tuple[str, ...]) -> None:
     runtime, workers = ctx.opened.team.runtime, ctx.opened.team.workers
     by_role = {worker.role: worker for worker in (workers.policy, workers.critic)}
     runtime.gather([runtime.call(by_role[role], LearnerWorker.load, learner_path(folder, role)) for role in roles])
-
-
-def stop_rule(above_kl: float | None) -> Callable[[int, Stats], str | None]:
-    """Ends a run whose sequence KL to the reference has left the range in which the reward model is to be believed."""
-
-    def should_stop(step: int, stats: Stats) -> str | None:
-        kl = stats["objective/kl"].value
-        if above_kl is None or kl is None or kl <= above_kl:
-            return None
-        return f"objective/kl={kl:.2f} nats at iteration {step} is above algorithm.stop_above_kl={above_kl:g}"
-
-    return should_stop
 
 
 def only(stats: Stats, *names: str) -> dict[str, float | None]:

@@ -39,9 +39,9 @@ POLICY = (
     Metric("policy/clipfrac_avg", "the clip binds", "share", "mean over trained tokens"),
     Metric("policy/clipfrac_low_avg", "it binds on the low side (adv. < 0)", "share", "mean over trained tokens"),
     Metric("policy/clipfrac_high_avg", "it binds on the high side (adv. > 0)", "share", "mean over trained tokens"),
-    Metric("policy/ratio_p05", "5th percentile of exp(new - old)", "1", "over trained tokens of the last minibatch"),
-    Metric("policy/ratio_p50", "its median", "1", "over trained tokens of the last minibatch"),
-    Metric("policy/ratio_p95", "its 95th percentile", "1", "over trained tokens of the last minibatch"),
+    Metric("policy/ratio_p05", "5th percentile of exp(new - old)", "1", "over trained tokens of the whole update"),
+    Metric("policy/ratio_p50", "its median", "1", "over trained tokens of the whole update"),
+    Metric("policy/ratio_p95", "its 95th percentile", "1", "over trained tokens of the whole update"),
     Metric("policy/ratio_max", "its maximum", "1", "max over trained tokens"),
     Metric("policy/ratio_histogram", "its distribution, for trackers", "1", "over trained tokens"),
     Metric("policy/grad_norm", "L2 norm of the policy's gradient before clipping", "1", "mean over optimizer steps"),
@@ -57,7 +57,7 @@ POLICY = (
 
 VALUE = (
     Metric("val/ratio", "exp(new - old) (the policy's, under TRL's name)", "1", "mean over trained tokens"),
-    Metric("val/ratio_var", "its variance", "1", "over trained tokens of the last minibatch"),
+    Metric("val/ratio_var", "its variance", "1", "over trained tokens of the whole update"),
     Metric("val/clipfrac_avg", "the value clip binds", "share", "mean over trained tokens"),
     Metric("val/explained_variance", "1 - Var(R - V) / Var(R); null when Var(R) = 0", "1", "over trained tokens"),
     Metric("val/num_eos_tokens", "answers that ended by themselves", "answers", "sum"),

@@ -84,7 +84,7 @@ def run_iterations(ppo_of, batch_size: int) -> Callable[[], object]:
     team, loop = ppo_of(batch_size)
 
     def work() -> object:
-        state = PpoState(step=0, kl_coef=0.05)
+        state = PpoState(step=0, kl_coef=0.05, learning_rate_share=1.0)
         for _ in range(2):
             state, stats = iteration(team, loop, state)
             assert stats["policy/grad_norm"].total >= batch_size * TOKENS

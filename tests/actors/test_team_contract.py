@@ -45,7 +45,7 @@ def test_one_round_goes_through_every_call_and_only_refs_and_numbers_reach_the_d
     completions = team.generate(0)
     rollouts = team.assess(completions)
     experience, measured = team.estimate(rollouts, step=0, kl_coef=0.05)
-    policy, critic = updates(loop, 0)
+    policy, critic = updates(loop, PpoState(step=0, kl_coef=0.05, learning_rate_share=1.0))
     learned = team.update(experience, policy, critic)
     synced = team.sync(version=1)
     evaluated = team.evaluate(1)
@@ -106,6 +106,6 @@ def test_the_frozen_models_stay_what_they_are_while_the_policy_moves(local_bench
     moving = (workers.policy.handle._model, workers.critic.handle._model)
 
     before = [weights_digest(model) for model in (*frozen, *moving)]
-    iteration(team, settings.ppo_settings(config), PpoState(step=0, kl_coef=0.05))
+    iteration(team, settings.ppo_settings(config), PpoState(step=0, kl_coef=0.05, learning_rate_share=1.0))
     after = [weights_digest(model) for model in (*frozen, *moving)]
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, True, False, False]

@@ -69,3 +69,10 @@ def test_accepted_values_are_told_in_words():
 )
 def test_values_are_taken_as_they_are_or_not_at_all(key, value, expected):
     assert fits(SETTINGS[key], value) is expected
+
+
+def test_the_kinds_of_findings_that_a_policy_can_be_set_for_are_those_the_doctor_has():
+    from rlhf_ray.config.doctor import KINDS
+    from rlhf_ray.doctor.actions import KINDS as FOUND
+
+    assert set(KINDS) == set(FOUND)

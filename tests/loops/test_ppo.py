@@ -6,10 +6,13 @@ import json
 import pytest
 from small_run import by_step, read_metrics
 
-from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
+from rlhf_ray.loops.ppo import PpoHooks, PpoState, Verdict, train_ppo
 from rlhf_ray.pipeline import settings
-from rlhf_ray.pipeline.stages import ppo_stage, stop_rule
+from rlhf_ray.pipeline.monitor import above_limit
+from rlhf_ray.pipeline.stages import ppo_stage
 from rlhf_ray.types import Last, StopRule
+
+START = {"kl_coef": 0.05, "learning_rate_share": 1.0}
 
 
 def ppo(bench, run_dir, *words: str):
@@ -37,9 +40,9 @@ def test_a_learning_rate_of_0_moves_nothing(local_bench, tmp_path):
 def test_a_reason_ends_the_run_after_that_iteration_with_everything_written(local_bench, tmp_path):
     run_dir, told, asked = tmp_path / "run", [], []
 
-    def should_stop(step, stats):
-        asked.append((step, "objective/kl" in stats, "time/iteration" in stats))
-        return "enough" if step == 2 else None
+    def examine(state, stats):
+        asked.append((state.step, "objective/kl" in stats, "time/iteration" in stats))
+        return Verdict(**START, rollback_to=None, stop="enough" if state.step == 2 else None)
 
     with local_bench.context(run_dir, "algorithm.num_iterations=9", "evaluation.every=9") as ctx:
         local_bench.open_models(tmp_path / "models")
@@ -53,10 +56,11 @@ def test_a_reason_ends_the_run_after_that_iteration_with_everything_written(loca
         hooks = PpoHooks(
             watch=team,
             record=lambda step, stats: told.append((step, "eval/win_rate" in stats)),
-            should_stop=should_stop,
+            examine=examine,
+            rollback=lambda step: pytest.fail(f"nobody asked to go back to {step}"),
             checkpoints=checkpoints,
         )
-        state, reason = train_ppo(team, settings.ppo_settings(ctx.config), PpoState(step=0, kl_coef=0.05), hooks)
+        state, reason = train_ppo(team, settings.ppo_settings(ctx.config), PpoState(step=0, **START), hooks)
     assert (state.step, reason) == (2, "enough")
     assert asked == [(1, True, True), (2, True, True)]
     assert told == [(1, False), (2, True)]
@@ -68,11 +72,11 @@ def test_the_kl_limit_of_the_settings_ends_the_run_with_its_numbers(local_bench,
     assert sorted(rows) == [0, 1, 2], "at iteration 1 the policy is the reference"
     card = json.loads((tmp_path / "run" / "artifacts" / "policy" / "artifact.json").read_text())
     assert card["version"] == 2
-    assert stop_rule(5.0)(4, {"objective/kl": Last(6.25)}) == (
+    assert above_limit({"objective/kl": Last(6.25)}, step=4, limit=5.0) == (
         "objective/kl=6.25 nats at iteration 4 is above algorithm.stop_above_kl=5"
     )
-    assert stop_rule(5.0)(4, {"objective/kl": Last(5.0)}) is None
-    assert stop_rule(None)(4, {"objective/kl": Last(99.0)}) is None
+    assert above_limit({"objective/kl": Last(5.0)}, step=4, limit=5.0) is None
+    assert above_limit({"objective/kl": Last(99.0)}, step=4, limit=None) is None
 
 
 def test_beta_follows_the_rule_and_is_kept_for_a_resume(local_bench, tmp_path):
@@ -102,7 +106,7 @@ def test_the_rule_for_stopping_passes_reaches_the_policy_only(local_bench, tmp_p
         )
         stop = None if above is None else StopRule(metric="policy/approxkl_k3_avg", above=above)
         loop = dataclasses.replace(settings.ppo_settings(config), stop=stop)
-        _, stats = iteration(team, loop, PpoState(step=0, kl_coef=0.05))
+        _, stats = iteration(team, loop, PpoState(step=0, **START))
         counts[name] = (stats["policy/grad_norm"].count, stats["val/grad_norm"].count)
     assert counts == {"never": (4, 4), "at once": (1, 4)}
 

@@ -70,8 +70,8 @@ def measured(bench, tmp_path) -> None:
         bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
     )
     loop = settings.ppo_settings(config)
-    state = PpoState(step=0, kl_coef=config.algorithm.kl_coef)
-    policy, _ = updates(loop, 0)
+    state = PpoState(step=0, kl_coef=config.algorithm.kl_coef, learning_rate_share=1.0)
+    policy, _ = updates(loop, state)
     check_identities(team.self_check(0, kl_coef=state.kl_coef, policy=policy), step=0, limits=loop.limits)
 
 

@@ -1,0 +1,142 @@
+"""The doctor while a run goes on: told, recorded, and acted on as `conf/doctor` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlhf_ray.config.doctor import DoctorConfig
+from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.config.setting import walk
+from rlhf_ray.doctor.actions import (
+    FINDINGS_FILE,
+    FindingsWriter,
+    Limits,
+    Policy,
+    Rulebook,
+    Treatment,
+    replay,
+    treat,
+)
+from rlhf_ray.doctor.findings import Finding, Severity
+from rlhf_ray.doctor.online import Doctor
+from rlhf_ray.doctor.rules import load_rules
+from rlhf_ray.files.jsonl import read_jsonl
+from rlhf_ray.loops.ppo import PpoState, Verdict
+from rlhf_ray.pipeline.tracker import Tracker
+from rlhf_ray.tracking.values import reduce_stats
+from rlhf_ray.types import Stats
+
+UNTREATED = Treatment(kl_coef=0.0, learning_rate_share=1.0, checkpoints=(), num_rollbacks=0, last_action=None)
+LEVELS = {Severity.WATCH: "info", Severity.WARNING: "warning", Severity.CRITICAL: "error"}
+Row = Mapping[str, Any]
+
+
+class Monitor:
+    """One run's doctor. Knows of rows already written, so that a resumed run is judged as a straight one."""
+
+    def __init__(self, config: TrainConfig, run_dir: Path, *, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
+        doctor, findings = config.doctor, run_dir / FINDINGS_FILE
+        rules = load_rules(None if doctor.rules is None else Path(doctor.rules))
+        self._enabled = doctor.enabled
+        self._stop_above_kl = config.algorithm.stop_above_kl
+        self._doctor = Doctor(rules, numbers(config))
+        self._rulebook = rulebook(doctor)
+        self._treatment = replay(read_jsonl(findings) if findings.exists() else [], UNTREATED)
+        self._writer = FindingsWriter(run_dir)
+        self._tell = tell
+        for row in rows:
+            self._doctor.observe(row["stage"], int(row["step"]), measured(row))
+
+    def observe(self, stage: str, step: int, stats: Stats, *, tracker: Tracker) -> list[Finding]:
+        """Tell and record what is new."""
+        if not self._enabled:
+            return []
+        found = self._doctor.observe(stage, step, reduce_stats(stats))
+        for finding in found:
+            self._writer.finding(step, finding)
+            self._tell(f"{finding.severity.word}: {stage} {step}: {finding.summary}")
+            tracker.alert(finding.kind, finding.summary, level=LEVELS[finding.severity])
+        return found
+
+    def examine(self, state: PpoState, stats: Stats, *, checkpoints: Sequence[int], tracker: Tracker) -> Verdict:
+        """How PPO goes on after this iteration; `checkpoints` are the steps that can be gone back to."""
+        found = self.observe("ppo", state.step, stats, tracker=tracker)
+        now = replace(
+            self._treatment,
+            kl_coef=state.kl_coef,
+            learning_rate_share=state.learning_rate_share,
+            checkpoints=tuple(checkpoints),
+        )
+        actions, self._treatment = treat(found, now, self._rulebook, step=state.step)
+        for action in actions:
+            self._writer.action(action)
+            if action.policy is not Policy.WARN:
+                self._tell(f"{action.policy.value}: {action.reason}")
+                self._doctor.set("algorithm.kl_coef", action.kl_coef)
+        ends = [action.reason for action in actions if action.policy in (Policy.STOP, Policy.EARLY_STOP)]
+        back = [action.rollback_to for action in actions if action.rollback_to is not None]
+        return Verdict(
+            kl_coef=self._treatment.kl_coef,
+            learning_rate_share=self._treatment.learning_rate_share,
+            rollback_to=back[0] if back else None,
+            stop=ends[0] if ends else above_limit(stats, step=state.step, limit=self._stop_above_kl),
+        )
+
+    def forget_after(self, stage: str, step: int) -> None:
+        """The stage went back to this step."""
+        self._doctor.forget_after(stage, step)
+
+    def close(self) -> None:
+        """Give findings.jsonl back."""
+        self._writer.close()
+
+
+def above_limit(stats: Stats, *, step: int, limit: float | None) -> str | None:
+    """Ends a run whose sequence KL to the reference has left the range in which the reward model is to be believed."""
+    kl = stats["objective/kl"].value
+    if limit is None or kl is None or kl <= limit:
+        return None
+    return f"objective/kl={kl:.2f} nats at iteration {step} is above algorithm.stop_above_kl={limit:g}"
+
+
+def rulebook(config: DoctorConfig) -> Rulebook:
+    """Policies and limits."""
+    policies = {
+        kind: policy
+        for policy, kinds in (
+            (Policy.ADAPT, config.adapt),
+            (Policy.ROLLBACK, config.rollback),
+            (Policy.EARLY_STOP, config.early_stop),
+            (Policy.STOP, config.stop),
+        )
+        for kind in kinds
+    }
+    return Rulebook(
+        policies=policies,
+        limits=Limits(
+            kl_coef_factor=config.kl_coef_factor,
+            kl_coef_start=config.kl_coef_start,
+            kl_coef_max=config.kl_coef_max,
+            learning_rate_factor=config.learning_rate_factor,
+            learning_rate_min=config.learning_rate_min,
+            cooldown=config.cooldown,
+            max_rollbacks=config.max_rollbacks,
+        ),
+    )
+
+
+def numbers(config: TrainConfig) -> dict[str, float]:
+    """The run's settings that are numbers, by key: advice starts from them."""
+    return {
+        item.key: float(item.value)
+        for item in walk(config)
+        if isinstance(item.value, int | float) and not isinstance(item.value, bool)
+    }
+
+
+def measured(row: Row) -> dict[str, float | None]:
+    """The metrics of a line of metrics.jsonl."""
+    return {name: value for name, value in row.items() if isinstance(value, int | float) and "/" in name}

@@ -124,7 +124,7 @@ POLICY_RULES = (
         "value_failure.explained_variance",
         "ppo",
         (("val/explained_variance",),),
-        "the critic predicts worse than a constant",
+        "after `warm_up` steps the critic predicts worse than a constant",
         {"warning": -0.5, "critical": -1.0, "warm_up": 3, "persistence": 3},
         "below 0 is worse than a constant (stable-baselines3); hovers near 0 on healthy small runs",
     ),

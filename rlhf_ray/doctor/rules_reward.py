@@ -59,8 +59,9 @@ REWARD_RULES = (
         "reward_hacking.preferences",
         "ppo",
         (("eval/preference_accuracy",),),
-        "on the policy's own answers the reward model agrees with the judge no more than chance",
-        {"warning": 0.55, "critical": 0.45, "persistence": 2},
+        "on the policy's own answers the reward model agrees with the judge no more than chance, unlike at the start, "
+        "on at least `pairs` pairs",
+        {"warning": 0.55, "critical": 0.45, "pairs": 30, "persistence": 2},
         "0.40 in the 1B runs that collapsed, 0.73-0.77 in larger ones (2403.17031)",
     ),
     (
@@ -83,8 +84,8 @@ REWARD_RULES = (
         "reward_model_near_chance.accuracy",
         "reward_model",
         (("reward_model/val_accuracy", "reward_model/accuracy"),),
-        "the reward model tells chosen from rejected hardly better than a coin",
-        {"warning": 0.6, "critical": 0.55},
+        "the reward model tells chosen from rejected hardly better than a coin, on at least `pairs` pairs",
+        {"warning": 0.6, "critical": 0.55, "pairs": 30},
         "0.63-0.69 on TL;DR (2403.17031); below that, PPO climbs noise",
     ),
     (
@@ -92,7 +93,7 @@ REWARD_RULES = (
         "reward_model",
         (("reward_model/val_loss", "reward_model/val_accuracy"),),
         "on held-out pairs the loss rises from its best, or the accuracy falls",
-        {"loss": 1.1, "accuracy": 0.03, "persistence": 2},
+        {"loss": 1.1, "accuracy": 0.03, "pairs": 30, "persistence": 2},
         "relative to the model's own best checkpoint",
     ),
     (
@@ -100,15 +101,15 @@ REWARD_RULES = (
         "reward_model",
         (("reward_model/accuracy",), ("reward_model/val_accuracy",)),
         "the accuracy on training pairs is far above that on held-out pairs",
-        {"warning": 0.15, "critical": 0.3, "persistence": 1},
+        {"warning": 0.15, "critical": 0.3, "pairs": 30, "persistence": 1},
         "0.00-0.03 on healthy runs",
     ),
     (
         "reward_model_overfit.margin",
         "reward_model",
         (("reward_model/val_margin_mean", "reward_model/margin_mean"),),
-        "the margin between chosen and rejected falls to a share of its best",
-        {"warning": 0.5, "persistence": 2},
+        "the margin between chosen and rejected falls to a share of its best, which was at least `least`",
+        {"warning": 0.5, "least": 0.1, "persistence": 2},
         "margin collapse; relative to the run's own best",
     ),
     (

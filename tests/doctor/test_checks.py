@@ -46,3 +46,17 @@ def test_throughput_is_shown_in_its_own_unit() -> None:
     assert evidence.metric == "throughput/tokens_per_second"
     assert evidence.before == pytest.approx(900, rel=0.01)
     assert evidence.after == pytest.approx(190)
+
+
+def test_too_few_pairs_tell_nothing_about_a_reward_model() -> None:
+    at_chance = {"reward_model/val_accuracy": [0.5, 0.5, 0.5]}
+    assert found(at_chance | {"reward_model/num_val_pairs": [6.0, 6.0, 6.0]}, "reward_model_near_chance.accuracy") == []
+    assert found(at_chance | {"reward_model/num_val_pairs": [60.0] * 3}, "reward_model_near_chance.accuracy") != []
+
+
+def test_a_reward_model_that_never_agreed_with_the_judge_is_not_hacked() -> None:
+    assert found({"eval/preference_accuracy": [0.4, 0.4, 0.4, 0.4]}, "reward_hacking.preferences") == []
+
+
+def test_the_critics_first_updates_are_not_judged() -> None:
+    assert found({"val/explained_variance": [-7.0, -5.0, -4.0]}, "value_failure.explained_variance") == []

@@ -123,7 +123,9 @@ def disagreement(case: Case, rule: Rule) -> Symptom | None:
 
 def preferences(case: Case, rule: Rule) -> Symptom | None:
     """Agreement of reward model and judge on the policy's own answers."""
-    series = case.get("eval/preference_accuracy")
+    series, pairs = case.get("eval/preference_accuracy"), case.get("eval/num_pairs")
+    if series.values[0] < rule["warning"] or (pairs.size and pairs.values[-1] < rule["pairs"]):
+        return None
     limits = tuple(
         Limit(severity=limit.severity, value=-limit.value, persistence=limit.persistence) for limit in limits_of(rule)
     )

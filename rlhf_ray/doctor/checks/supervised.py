@@ -22,7 +22,7 @@ def near_chance(case: Case, rule: Rule) -> Symptom | None:
     metric = case.log.first_name(_VAL_ACCURACY, _ACCURACY)
     series = case.get(metric)
     series = series.between(max(1.0, series.steps[0]), series.steps[-1])
-    if series.size < (1 if metric == _VAL_ACCURACY else _FEW):
+    if _few_pairs(case, rule) or series.size < (1 if metric == _VAL_ACCURACY else _FEW):
         return None
     last = float(series.values[-1] if metric == _VAL_ACCURACY else np.median(series.values[-3:]))
     limit = next((rule[word] for word in ("critical", "warning") if last < rule[word]), None)
@@ -40,6 +40,8 @@ def near_chance(case: Case, rule: Rule) -> Symptom | None:
 
 def reward_model_overfit(case: Case, rule: Rule) -> Symptom | None:
     """Held-out loss above its best so far, or held-out accuracy below it."""
+    if _few_pairs(case, rule):
+        return None
     loss = _before_scaling(case, _VAL_LOSS)
     warning = Limit(severity=Severity.WARNING, value=rule["loss"], persistence=int(rule["persistence"]))
     found = above(loss, _over_best(loss), (warning,), metric=_VAL_LOSS, summary="the held-out loss rises from its best")
@@ -55,6 +57,8 @@ def reward_model_overfit(case: Case, rule: Rule) -> Symptom | None:
 def accuracy_gap(case: Case, rule: Rule) -> Symptom | None:
     """Training accuracy minus held-out accuracy at the held-out points."""
     held_out = case.get(_VAL_ACCURACY)
+    if _few_pairs(case, rule):
+        return None
     gap = np.nan_to_num(case.get(_ACCURACY).at(held_out.steps) - held_out.values)
     summary = "training pairs are told apart far better than held-out ones"
     return above(held_out, gap, limits_of(rule), metric=_VAL_ACCURACY, summary=summary)
@@ -65,7 +69,7 @@ def margin_collapse(case: Case, rule: Rule) -> Symptom | None:
     metric = case.log.first_name(*_MARGINS)
     series = _before_scaling(case, metric)
     best = np.maximum.accumulate(series.values) if series.size else series.values
-    share = np.where(best > 0, series.values / np.where(best > 0, best, 1.0), 1.0)
+    share = np.where(best >= rule["least"], series.values / np.maximum(best, rule["least"]), 1.0)
     limit = Limit(severity=Severity.WARNING, value=-rule["warning"], persistence=int(rule["persistence"]))
     return above(series, -share, (limit,), metric=metric, summary="the margin between chosen and rejected collapses")
 
@@ -75,6 +79,12 @@ def sft_overfit(case: Case, rule: Rule) -> Symptom | None:
     series = case.get("sft/val_loss")
     summary = "the held-out loss rises from its best"
     return above(series, _over_best(series), limits_of(rule), metric="sft/val_loss", summary=summary)
+
+
+def _few_pairs(case: Case, rule: Rule) -> bool:
+    """Whether the held-out pairs are known to be too few to tell."""
+    pairs = case.get("reward_model/num_val_pairs", "reward_model/num_pairs")
+    return bool(pairs.size and pairs.values.max() < rule["pairs"])
 
 
 def _over_best(series: Series) -> Floats:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rlhf_ray.doctor.checks.case import Case
 from rlhf_ray.doctor.checks.limits import above, above_level, limits_of
 from rlhf_ray.doctor.findings import Symptom
 from rlhf_ray.doctor.robust import Limit
 from rlhf_ray.doctor.rules import Rule
-from rlhf_ray.doctor.runlog import Series
 
 
 def explained_variance(case: Case, rule: Rule) -> Symptom | None:
     """1 - Var(R - V) / Var(R) below limits, after a warm-up."""
     whole = case.get("val/explained_variance")
-    skipped = int(rule["warm_up"]) if whole.size > rule["warm_up"] else 0
-    series = Series(steps=whole.steps[skipped:], values=whole.values[skipped:])
+    series = whole.between(rule["warm_up"] + 1, np.inf)
     limits = tuple(
         Limit(severity=limit.severity, value=-limit.value, persistence=limit.persistence) for limit in limits_of(rule)
     )

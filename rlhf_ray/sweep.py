@@ -8,18 +8,24 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra.core.override_parser.types import Override
 from rich.table import Column, Table
+from rich.text import Text
 
+from rlhf_ray.config.digest import job_digest
 from rlhf_ray.config.overrides import parse_overrides
-from rlhf_ray.errors import ConfigError
+from rlhf_ray.errors import ConfigError, DataError
+from rlhf_ray.files.lock import in_use
+from rlhf_ray.tracking.records import RunStatus, read_run
 
 _GRACE_S = 60.0  # for a job to end after an interrupt
 _TERMINATED = 143
@@ -32,6 +38,7 @@ class JobResult:
     words: tuple[str, ...]  # those that differ between jobs
     status: str
     run_dir: str  # empty where it was refused
+    error: str = ""
 
 
 def expand(words: Sequence[str]) -> tuple[list[list[str]], list[tuple[str, ...]]]:
@@ -88,10 +95,41 @@ def status_of(exit_code: int) -> str:
 
 def table_of(results: Sequence[JobResult]) -> Table:
     """One line per job."""
-    table = Table("job", "settings", "status", Column("run directory", overflow="fold"))
+    fold = partial(Column, overflow="fold")
+    table = Table("job", "settings", "status", fold("run directory"), fold("error"))
     for number, result in enumerate(results):
-        table.add_row(str(number), " ".join(result.words), result.status, result.run_dir)
+        table.add_row(str(number), " ".join(result.words), result.status, result.run_dir, Text(result.error))
     return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierJob:
+    """A run that did the same, as far as it came."""
+
+    run_dir: Path
+    finished: bool
+
+
+def earlier_job(folder: Path, settings: Mapping[str, Any]) -> EarlierJob | None:
+    """Of the runs in `folder` with these settings that no process is at: a finished one, or else the newest."""
+    wanted, found = job_digest(settings), []
+    for file in sorted(folder.glob("*/run.json"), reverse=True):
+        try:
+            run = read_run(file.parent)
+            same = job_digest(run["config"]) == wanted
+        except (DataError, KeyError, TypeError):
+            continue  # no run of this program's
+        if same and not in_use(file.parent):
+            found.append(EarlierJob(run_dir=file.parent, finished=run["status"] == RunStatus.FINISHED))
+    return max(found, key=lambda job: job.finished, default=None)
+
+
+def error_of(run_dir: Path) -> str:
+    """Why a run ended, as its record says; empty where it does not."""
+    try:
+        return str(read_run(run_dir)["error"] or "")
+    except DataError:
+        return ""
 
 
 def _is_listed(override: Override) -> bool:

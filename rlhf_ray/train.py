@@ -12,7 +12,7 @@ import secrets
 import sys
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from rlhf_ray.config.overrides import JOB_RUNNERS
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import ConfigError, DataError, ModelError, Preempted, RlhfRayError
 from rlhf_ray.preflight import world_problems
-from rlhf_ray.sweep import JobResult, expand, run_in_process, status_of, table_of
+from rlhf_ray.sweep import JobResult, earlier_job, error_of, expand, run_in_process, status_of, table_of
 
 FINISHED, FAILED, REFUSED, INTERRUPTED, PREEMPTED = 0, 1, 2, 130, 143
 _ENVIRONMENT = {
@@ -145,23 +145,40 @@ def _sweep(words: Sequence[str]) -> int:
         for number, (job, own) in enumerate(zip(jobs, differing, strict=True)):
             sys.stderr.write(f"job {number} ({len(jobs)} in all): {' '.join(own)}\n")
             results.append(JobResult(words=own, status="stopped", run_dir=""))  # unless it comes to an end
-            code, run_dir = _run_job(job, number=number)
-            results[-1] = JobResult(words=own, status=status_of(code), run_dir=run_dir)
+            results[-1] = _run_job(job, own=own, number=number)
     finally:
         Console().print(table_of(results))
-    return FINISHED if all(result.status == "finished" for result in results) else FAILED
+    return FINISHED if all(result.status.startswith("finished") for result in results) else FAILED
 
 
-def _run_job(words: list[str], *, number: int) -> tuple[int, str]:
-    """Exit code and run directory."""
+def _run_job(words: list[str], *, own: tuple[str, ...], number: int) -> JobResult:
+    """What is left to do of a job: nothing, the rest of a run that stopped, or all of it."""
     try:
         loaded = _ready(words, job=number)
+        earlier = None
+        if loaded.config.reuse != "off" and loaded.config.resume is None and not loaded.config.dry_run:
+            earlier = earlier_job(Path(loaded.config.run_dir).parent, asdict(loaded.config))
+        if earlier is not None and earlier.finished:
+            return JobResult(words=own, status="finished before", run_dir=_shown(earlier.run_dir))
+        if earlier is not None:
+            sys.stderr.write(f"job {number}: {_shown(earlier.run_dir)} goes on\n")
+            loaded = _ready([*words, f"resume='{earlier.run_dir}'"], job=number)
     except RlhfRayError as error:
         _say(error)
-        return REFUSED, ""
+        return JobResult(words=own, status="refused", run_dir="", error=str(error))
+    if loaded.config.reuse == "auto":
+        loaded = replace(loaded, config=replace(loaded.config, reuse="on"))
     run_dir = Path(loaded.config.run_dir)
-    shown = run_dir.relative_to(Path.cwd()) if run_dir.is_relative_to(Path.cwd()) else run_dir
-    return run_in_process(partial(run, loaded, command=words)), str(shown)
+    code = run_in_process(partial(run, loaded, command=words))
+    reason = "" if code == FINISHED else error_of(run_dir)
+    if code != FINISHED:
+        sys.stderr.write(f"job {number} {status_of(code)}: {reason or 'its record tells no reason'}\n")
+    return JobResult(words=own, status=status_of(code), run_dir=_shown(run_dir), error=reason)
+
+
+def _shown(folder: Path) -> str:
+    """Relative to where the program was started, where it lies below."""
+    return str(folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder)
 
 
 def _show(line: CommandLine) -> int:

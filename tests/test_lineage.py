@@ -49,7 +49,13 @@ def make_artifact(run_dir, name, *, stage, parents, seed=1, metrics=None, decisi
         folder,
         identity=ArtifactId(kind="reward-model" if stage == "reward_model" else "policy", name=name, version=20),
         origin=Origin(
-            run_id=run_dir.name, stage=stage, config_digest="c", data_fingerprint="da7a", git_commit=None, seed=seed
+            run_id=run_dir.name,
+            stage=stage,
+            config_digest="c",
+            data_fingerprint="da7a",
+            git_commit=None,
+            seed=seed,
+            inputs="sha256:i",
         ),
         parents=parents,
         metrics=metrics or {},
@@ -152,7 +158,15 @@ def test_another_version_than_was_used_is_shown(runs):
     write_artifact_card(
         folder,
         identity=ArtifactId(kind="policy", name="sft-policy", version=30),
-        origin=Origin(run_id="first", stage="sft", config_digest="c", data_fingerprint="d", git_commit=None, seed=1),
+        origin=Origin(
+            run_id="first",
+            stage="sft",
+            config_digest="c",
+            data_fingerprint="d",
+            git_commit=None,
+            seed=1,
+            inputs="sha256:i",
+        ),
         parents=[],
         metrics={},
         decision=None,

@@ -1,5 +1,6 @@
 """Several jobs from one command line."""
 
+import json
 import os
 from functools import partial
 
@@ -7,7 +8,17 @@ import pytest
 from rich.console import Console
 
 from rlhf_ray.errors import ConfigError
-from rlhf_ray.sweep import JobResult, expand, run_in_process, status_of, table_of
+from rlhf_ray.files.lock import FolderLock
+from rlhf_ray.sweep import (
+    EarlierJob,
+    JobResult,
+    earlier_job,
+    error_of,
+    expand,
+    run_in_process,
+    status_of,
+    table_of,
+)
 
 
 def test_every_combination_is_a_job_and_plain_words_go_with_all():
@@ -62,15 +73,54 @@ def test_whatever_a_job_does_its_end_is_known(target, code, status):
 
 
 def test_the_table_tells_status_and_directory_of_every_job():
-    console = Console(record=True, width=60)
+    console = Console(record=True, width=100)
     console.print(
         table_of(
             [
                 JobResult(words=("seed=1",), status="finished", run_dir="outputs/a/1"),
-                JobResult(words=("seed=2",), status="refused", run_dir=""),
+                JobResult(
+                    words=("seed=2",), status="refused", run_dir="", error="algorithm.clip=[0]: accepted is a number"
+                ),
             ]
         )
     )
     lines = [[cell.strip() for cell in line.split("│")[1:-1]] for line in console.export_text().splitlines()]
-    assert ["0", "seed=1", "finished", "outputs/a/1"] in lines
-    assert ["1", "seed=2", "refused", ""] in lines
+    assert ["0", "seed=1", "finished", "outputs/a/1", ""] in lines
+    assert ["1", "seed=2", "refused", "", "algorithm.clip=[0]: accepted is a number"] in lines
+
+
+SETTINGS = {"seed": 1, "algorithm": {"clip": 0.2}, "run_dir": "x", "tracking": {"backend": "local"}}
+
+
+def write_run(folder, *, status, settings=SETTINGS, error=None):
+    folder.mkdir(parents=True)
+    run = {"id": folder.name, "status": status, "error": error, "config": settings | {"run_dir": str(folder)}}
+    (folder / "run.json").write_text(json.dumps(run))
+
+
+def test_a_job_that_was_done_is_found_wherever_and_however_it_was_recorded(tmp_path):
+    write_run(tmp_path / "1", status="finished")
+    write_run(tmp_path / "2", status="failed")
+    write_run(tmp_path / "3", status="finished", settings=SETTINGS | {"seed": 2})
+    (tmp_path / "4").mkdir()
+    (tmp_path / "4" / "run.json").write_text("{cut")
+    wanted = SETTINGS | {"run_dir": "elsewhere", "tracking": {"backend": "wandb"}}
+    assert earlier_job(tmp_path, wanted) == EarlierJob(run_dir=tmp_path / "1", finished=True)
+    assert earlier_job(tmp_path, wanted | {"seed": 3}) is None
+    assert earlier_job(tmp_path / "nowhere", wanted) is None
+
+
+def test_the_newest_unfinished_run_goes_on_unless_a_process_is_at_it(tmp_path):
+    write_run(tmp_path / "1", status="failed")
+    write_run(tmp_path / "2", status="running")
+    assert earlier_job(tmp_path, SETTINGS) == EarlierJob(run_dir=tmp_path / "2", finished=False)
+    lock = FolderLock(tmp_path / "2")
+    assert earlier_job(tmp_path, SETTINGS) == EarlierJob(run_dir=tmp_path / "1", finished=False)
+    lock.release()
+    assert earlier_job(tmp_path, SETTINGS) == EarlierJob(run_dir=tmp_path / "2", finished=False)
+
+
+def test_why_a_job_failed_is_read_from_its_record(tmp_path):
+    write_run(tmp_path / "1", status="failed", error="DivergedError: loss is nan")
+    assert error_of(tmp_path / "1") == "DivergedError: loss is nan"
+    assert error_of(tmp_path / "2") == ""

@@ -69,6 +69,7 @@ class Origin:
     data_fingerprint: str
     git_commit: str | None
     seed: int
+    inputs: str  # digest over all that it follows from: parents, settings, seed, code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 from rlhf_ray.errors import DataError
 from rlhf_ray.files.atomic import write_json_atomic, write_text_atomic
 from rlhf_ray.files.jsonl import JsonlWriter, read_jsonl
+from rlhf_ray.files.lock import FolderLock
 from rlhf_ray.tracking.environment import PACKAGES, git_state, package_versions, platform_facts
 from rlhf_ray.tracking.registry import check_names
 from rlhf_ray.tracking.rollouts import rollouts_step
@@ -33,8 +34,9 @@ class RunStatus(StrEnum):
 class RunRecords:
     """The one writer of a run directory's records. Made by `start_records` or `resume_records`."""
 
-    def __init__(self, run_dir: Path, *, run: dict[str, Any], clock: Clock) -> None:
+    def __init__(self, run_dir: Path, *, run: dict[str, Any], clock: Clock, lock: FolderLock) -> None:
         self.run_dir = run_dir
+        self._lock = lock
         self._run = run
         self._clock = clock
         self._save()
@@ -90,6 +92,7 @@ class RunRecords:
         self._run |= {"status": status.value, "error": error, "ended": self._now()}
         self._save()
         self._writer.close()
+        self._lock.release()
 
     def set_aside_after(self, stage: str, step: int) -> int:
         """Move the first row of `stage` above `step`, and all written after it, to metrics.set-aside-<n>.jsonl.
@@ -128,11 +131,12 @@ def start_records(
 ) -> RunRecords:
     """Begin the records of a new run. `source` is a folder in the repository whose commit is recorded.
 
-    Raises DataError where the directory already has records.
+    Raises DataError where the directory already has records, or another process writes there.
     """
     if (run_dir / "run.json").exists():
         raise DataError(f"{run_dir} already holds the records of a run; continue it with resume={run_dir}")
     run_dir.mkdir(parents=True, exist_ok=True)
+    lock = FolderLock(run_dir)
     run: dict[str, Any] = {
         "id": run_dir.name,
         "status": RunStatus.RUNNING.value,
@@ -148,12 +152,16 @@ def start_records(
         "resumes": [],
         "config": dict(config),
     }
-    return RunRecords(run_dir, run=run, clock=clock)
+    return RunRecords(run_dir, run=run, clock=clock, lock=lock)
 
 
 def resume_records(run_dir: Path, *, command: Sequence[str], source: Path, clock: Clock) -> RunRecords:
-    """Go on with the records of a run that ended or was killed. Raises DataError where there are none."""
+    """Go on with the records of a run that ended or was killed.
+
+    Raises DataError where there are none, or where the run still goes on.
+    """
     run = read_run(run_dir)
+    lock = FolderLock(run_dir)
     resume = {
         "time": _utc(clock()),
         "command": list(command),
@@ -164,7 +172,7 @@ def resume_records(run_dir: Path, *, command: Sequence[str], source: Path, clock
         "platform": platform_facts(),
     }
     run |= {"status": RunStatus.RUNNING.value, "error": None, "ended": None, "resumes": [*run["resumes"], resume]}
-    return RunRecords(run_dir, run=run, clock=clock)
+    return RunRecords(run_dir, run=run, clock=clock, lock=lock)
 
 
 def read_run(run_dir: Path) -> dict[str, Any]:

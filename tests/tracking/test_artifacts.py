@@ -19,7 +19,13 @@ from rlhf_ray.tracking.artifacts import (
 )
 
 ORIGIN = Origin(
-    run_id="run-7", stage="ppo", config_digest="sha256:c", data_fingerprint="sha256:d", git_commit=None, seed=3
+    run_id="run-7",
+    stage="ppo",
+    config_digest="sha256:c",
+    data_fingerprint="sha256:d",
+    git_commit=None,
+    seed=3,
+    inputs="sha256:i",
 )
 PARENT = Parent(role="policy", name="sft-policy", digest="sha256:p", path="../sft-policy")
 DECISION = Decision(rule="highest", chosen=20, candidates=(Candidate(step=20, metrics={"eval/gold_score": 0.75}),))
@@ -61,6 +67,7 @@ def test_the_card_says_what_it_is_and_where_it_comes_from(folder):
         "data_fingerprint": "sha256:d",
         "git_commit": None,
         "seed": 3,
+        "inputs": "sha256:i",
         "parents": [{"role": "policy", "name": "sft-policy", "digest": "sha256:p", "path": "../sft-policy"}],
         "metrics": {"eval/gold_score": 0.75},
         "aliases": ["latest"],

@@ -81,6 +81,22 @@ def test_a_directory_with_records_is_not_begun_twice(tmp_path, ticking):
         begin(tmp_path, ticking)
 
 
+def test_a_run_that_goes_on_cannot_be_continued_by_another(tmp_path, ticking):
+    first = begin(tmp_path, ticking)
+    with pytest.raises(DataError, match="is in use by another process"):
+        resume_records(tmp_path, command=[], source=tmp_path, clock=ticking)
+    first.finish(RunStatus.FINISHED, error=None)
+    resume_records(tmp_path, command=[], source=tmp_path, clock=ticking)
+
+
+def test_what_a_tracker_calls_a_stage_is_kept(tmp_path, ticking):
+    records = begin(tmp_path, ticking)
+    assert records.tracked("ppo") is None
+    records.set_tracked("ppo", {"backend": "wandb", "run_id": "abc"})
+    assert read_run(tmp_path)["trackers"] == {"ppo": {"backend": "wandb", "run_id": "abc"}}
+    assert records.tracked("ppo") == {"backend": "wandb", "run_id": "abc"}
+
+
 def test_a_resume_keeps_the_rows_and_notes_itself(tmp_path, ticking):
     first = begin(tmp_path, ticking)
     first.metrics("sft", 1, {"sft/loss": 2.0})
@@ -144,7 +160,7 @@ def test_with_nothing_later_nothing_is_set_aside(tmp_path, ticking):
     records = begin(tmp_path, ticking)
     records.metrics("ppo", 3, {"objective/kl": 1.0})
     assert records.set_aside_after("ppo", 3) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.jsonl", "run.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "metrics.jsonl", "run.json"]
 
 
 def test_the_commit_and_whether_files_differ_from_it_are_seen(tmp_path):

@@ -51,7 +51,8 @@ artifact = folder / "policy"
 artifact.mkdir(exist_ok=True)
 (artifact / "w").write_text("w")
 card = write_artifact_card(artifact, identity=ArtifactId(kind="policy", name="policy", version=last),
-    origin=Origin(run_id="run-1", stage="ppo", config_digest="c", data_fingerprint="d", git_commit=None, seed=3),
+    origin=Origin(run_id="run-1", stage="ppo", config_digest="c", data_fingerprint="d", git_commit=None, seed=3,
+                  inputs="sha256:i"),
     parents=[], metrics={"eval/win_rate": 0.9}, decision=None)
 sink.made(MadeArtifact(folder=artifact, card=card))
 sink.close(End(status=status, error=None if status == "finished" else "it broke"))

@@ -226,6 +226,7 @@ def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:
     critic, start = (reward, HeadStart.STORED) if from_reward else (policy, HeadStart.ZERO)
     head = SCORE_HEAD if ctx.config.reward.path is None else ctx.config.reward.head
     scalar = ScalarStart(start=start, head=head, seed=ctx.config.seed)
+    ctx.display.message(f"critic: a copy of {critic}, its head {'as stored' if from_reward else 'new, all 0'}")
     opening = [
         runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS),
         runtime.call(workers.critic, LearnerWorker.open_scalar, critic, scalar, settings.CRITIC_METRICS),

@@ -69,9 +69,10 @@ def test_three_stages_on_a_model_of_ones_own_and_chat_files(tmp_path, name, caps
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("ignored do_sample=True, repetition_penalty=1.1, top_k=20, top_p=0.8") == 1
     assert "64 embedding rows, 61 token ids" in said
+    assert f"critic: a copy of {run_dir / 'artifacts' / 'reward-model'}, its head as stored" in said
 
 
-def test_a_reward_model_with_another_tokenizer_reads_the_texts(tmp_path):
+def test_a_reward_model_with_another_tokenizer_reads_the_texts(tmp_path, capsys):
     policy = write_architecture(tmp_path / "policy", "llama")
     reward = write_reward_model_of(tmp_path, "gpt2")
     rows = train(
@@ -86,6 +87,9 @@ def test_a_reward_model_with_another_tokenizer_reads_the_texts(tmp_path):
         "evaluation.num_shown=0",
     )
     assert rows[-1]["step"] == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{reward} has another tokenizer than {policy}: it reads texts, not ids" in said
+    assert "its head new, all 0" in said
 
 
 def write_reward_model_of(folder, name):

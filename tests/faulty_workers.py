@@ -13,6 +13,7 @@ from rlhf_ray.actors.local_runtime import LocalRuntime
 from rlhf_ray.actors.ray_runtime import RayRuntime
 from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.actors.worker import Worker
+from rlhf_ray.generation.settings import HfSettings, VllmSettings
 from rlhf_ray.types import Bucket, Completions, Ragged, WeightManifest
 
 SMALL_BUCKET = 100_000  # bytes: several buckets even for a tiny model
@@ -39,8 +40,8 @@ class SmallBucketsLearner(LearnerWorker):
 class FaultyGenerator(GeneratorWorker):
     """A real generator behind a channel that damages what it is sent."""
 
-    def __init__(self, settings: object) -> None:
-        super().__init__(settings)  # type: ignore[arg-type]
+    def __init__(self, settings: HfSettings | VllmSettings) -> None:
+        super().__init__(settings)
         self._fault = ""
 
     def misbehave(self, fault: str) -> None:

@@ -19,7 +19,8 @@ from rlhf_ray.errors import SyncError
 from rlhf_ray.types import Completions, Last, Ragged, Ref, SampleRequest, Sampling, Stats, SyncReceipt
 from rlhf_ray.weight_sync.probe import check_probe
 
-PHASES = ("generate", "score", "reference", "policy_logprobs", "values", "estimate", "update", "sync", "record")
+MODEL_PHASES = ("generate", "score", "reference", "policy_logprobs", "values", "update")
+PHASES = (*MODEL_PHASES, "estimate", "sync", "record")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +94,10 @@ class Team:
         self._clock_s = time.time()
 
     def timings(self) -> Stats:
-        """Seconds per phase since `start_clock`; orchestration = wall time in which no worker computed."""
+        """Seconds per phase since `start_clock`; orchestration = wall time in which no model computed."""
         spans = self._gather_spans()
         wall_s = time.time() - self._clock_s
-        busy = busy_s(spans)
+        busy = busy_s(span for span in spans if span.phase in MODEL_PHASES)
         checkpoints = pick(self._between, "checkpoint")
         return {
             **({"time/checkpoint": Last(busy_s(checkpoints))} if checkpoints else {}),

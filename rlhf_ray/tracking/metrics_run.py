@@ -50,7 +50,7 @@ TIME = (
     Metric("time/record", "writing records", "s", "per iteration"),
     Metric("time/idle", "all workers waited", "s", "per iteration"),
     Metric("time/iteration", "wall time of the iteration", "s", "per iteration"),
-    Metric("time/orchestration", "wall time minus the union of the workers' compute spans", "s", "per iteration"),
+    Metric("time/orchestration", "wall time in which no worker computed with a model", "s", "per iteration"),
     Metric("time/orchestration_share", "time/orchestration / time/iteration", "share", "per iteration"),
 )
 

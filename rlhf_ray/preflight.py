@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
-from rlhf_ray.config.derived import is_tiny, longest_sequence, stages_to_run
+from rlhf_ray.config.derived import is_tiny, longest_answer, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.layout import layout_of
 from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences, read_prompts
@@ -69,12 +69,12 @@ def _reward_for(config: TrainConfig, policy: ModelDirectory, reward: ModelDirect
             f"reward.path={reward.path} has another tokenizer than model.path={policy.path}{missing}, so the critic "
             "cannot start as its copy; accepted is algorithm.critic_init=policy"
         )
-    longest, limit = longest_sequence(config), reward.context_length
+    (key, answer), longest, limit = longest_answer(config), longest_sequence(config), reward.context_length
     if limit is not None and longest > limit:
         yield (
             f"reward.path={reward.path} reads at most {limit} tokens, and the critic that starts as its copy would "
-            f"read {longest} (data.max_prompt_tokens={config.data.max_prompt_tokens} + algorithm.max_new_tokens="
-            f"{config.algorithm.max_new_tokens}); lower them, or use algorithm.critic_init=policy"
+            f"read {longest} (data.max_prompt_tokens={config.data.max_prompt_tokens} + {key}={answer}); lower them, "
+            "or use algorithm.critic_init=policy"
         )
 
 
@@ -113,12 +113,12 @@ def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
             f"data.format={config.data.format} needs a chat template, and model.path={directory.path} has none; put "
             "one there as chat_template.jinja, or use data.format=plain with text prompts"
         )
-    longest, limit = longest_sequence(config), directory.context_length
+    (key, answer), longest, limit = longest_answer(config), longest_sequence(config), directory.context_length
     if limit is not None and longest > limit:
         yield (
             f"model.path={directory.path} reads at most {limit} tokens: accepted is a sum up to that of "
             f"data.max_prompt_tokens={config.data.max_prompt_tokens} and "
-            f"algorithm.max_new_tokens={config.algorithm.max_new_tokens}"
+            f"{key}={answer}"
         )
 
 

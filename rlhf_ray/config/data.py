@@ -35,6 +35,12 @@ class DataConfig:
     held_out_share: float = setting(0.1, "share of the rows kept from training for evaluation", above=0, high=0.5)
     on_bad_row: str = setting("error", "what an unusable row does", choices=("error", "skip"))
     max_prompt_tokens: int = setting(32, "longest prompt", unit="tokens", low=1)
+    max_answer_tokens: int | None = setting(
+        None,
+        "longest answer of demonstrations and preferences, end token included; empty: algorithm.max_new_tokens",
+        unit="tokens",
+        low=1,
+    )
     on_long_prompt: str = setting("error", "what a longer prompt does", choices=("error", "drop", "truncate_left"))
     num_demonstrations: int = setting(10000, "built-in corpus: demonstrations", unit="rows", low=16)
     num_prompts: int = setting(3840, "built-in corpus: training prompts", unit="rows", low=16)

@@ -23,5 +23,11 @@ def is_tiny(config: TrainConfig) -> bool:
 
 
 def longest_sequence(config: TrainConfig) -> int:
-    """Tokens of the longest prompt with the longest answer."""
-    return config.data.max_prompt_tokens + config.algorithm.max_new_tokens
+    """Tokens of the longest prompt with the longest answer, sampled or read."""
+    return config.data.max_prompt_tokens + longest_answer(config)[1]
+
+
+def longest_answer(config: TrainConfig) -> tuple[str, int]:
+    """The setting that allows it, and its tokens."""
+    sampled, read = config.algorithm.max_new_tokens, config.data.max_answer_tokens or 0
+    return ("data.max_answer_tokens", read) if read > sampled else ("algorithm.max_new_tokens", sampled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rlhf_ray.config.derived import gold_scorer, is_tiny, longest_sequence, stages_to_run
+from rlhf_ray.config.derived import gold_scorer, is_tiny, longest_answer, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import STAGES, TrainConfig
 from rlhf_ray.config.setting import refused, shown, unusual, walk
 
@@ -133,10 +133,8 @@ def _reward_model(config: TrainConfig) -> Iterator[str]:
 
 def _lengths(config: TrainConfig) -> Iterator[str]:
     longest, model = longest_sequence(config), config.model
-    sum_words = (
-        f"data.max_prompt_tokens={config.data.max_prompt_tokens} + "
-        f"algorithm.max_new_tokens={config.algorithm.max_new_tokens} = {longest}"
-    )
+    answer_key, answer = longest_answer(config)
+    sum_words = f"data.max_prompt_tokens={config.data.max_prompt_tokens} + {answer_key}={answer} = {longest}"
     if config.learner.micro_batch_tokens < longest:
         yield f"learner.micro_batch_tokens={config.learner.micro_batch_tokens}: accepted is at least {sum_words}"
     if is_tiny(config) and model.context_length < longest:

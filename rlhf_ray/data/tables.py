@@ -106,14 +106,15 @@ class Lengths:
     """Limits in tokens, and which tokens of demonstrations are trained on."""
 
     max_prompt_tokens: int
-    max_new_tokens: int
+    max_new_tokens: int  # of sampled answers
+    max_answer_tokens: int  # of written ones
     on_long_prompt: OnOverlong
     loss_on: LossOn
 
     @property
     def max_tokens(self) -> int:
-        """Prompt and answer together."""
-        return self.max_prompt_tokens + self.max_new_tokens
+        """Prompt and written answer together."""
+        return self.max_prompt_tokens + self.max_answer_tokens
 
 
 def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:

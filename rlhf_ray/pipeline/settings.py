@@ -57,6 +57,7 @@ def lengths(config: TrainConfig) -> Lengths:
     return Lengths(
         max_prompt_tokens=config.data.max_prompt_tokens,
         max_new_tokens=config.algorithm.max_new_tokens,
+        max_answer_tokens=config.data.max_answer_tokens or config.algorithm.max_new_tokens,
         on_long_prompt=config.data.on_long_prompt,  # type: ignore[arg-type]  # one of the choices, checked at load
         loss_on=config.sft.loss_on,  # type: ignore[arg-type]  # as above
     )

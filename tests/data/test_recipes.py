@@ -27,7 +27,13 @@ def tables(folder, tokenizer, config, rows, *, max_prompt_tokens, loss_on="answe
         on_bad_row="error",
         seed=1,
     )
-    lengths = Lengths(max_prompt_tokens=max_prompt_tokens, max_new_tokens=200, on_long_prompt="drop", loss_on=loss_on)
+    lengths = Lengths(
+        max_prompt_tokens=max_prompt_tokens,
+        max_new_tokens=200,
+        max_answer_tokens=200,
+        on_long_prompt="drop",
+        loss_on=loss_on,
+    )
     return file_tables(files, tokenizer, model_dir=folder, lengths=lengths)
 
 

@@ -44,7 +44,11 @@ def files_in(folder, *, num_rows=40, completions=None):
 
 def lengths(max_prompt_tokens=8, on_long_prompt="error"):
     return Lengths(
-        max_prompt_tokens=max_prompt_tokens, max_new_tokens=8, on_long_prompt=on_long_prompt, loss_on="answer"
+        max_prompt_tokens=max_prompt_tokens,
+        max_new_tokens=8,
+        max_answer_tokens=8,
+        on_long_prompt=on_long_prompt,
+        loss_on="answer",
     )
 
 
@@ -121,3 +125,12 @@ def test_a_ragged_file_gives_back_every_row(parts):
     for part in parts:
         file.append(Ragged.from_rows(part, np.int32))
     assert as_lists(file.ragged()) == [row for part in parts for row in part]
+
+
+def test_written_answers_may_be_longer_than_sampled_ones(tmp_path, bos_tokenizer):
+    limits = Lengths(
+        max_prompt_tokens=8, max_new_tokens=1, max_answer_tokens=4, on_long_prompt="error", loss_on="answer"
+    )
+    files = files_in(tmp_path)
+    made = file_tables(files, bos_tokenizer, model_dir=tmp_path, lengths=limits)
+    assert made.demonstrations.train.row_counts.tolist() == [4.0] * 36

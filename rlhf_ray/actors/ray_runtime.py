@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,12 +133,17 @@ class RayRuntime:
             return type(error)(f"{self._place}: {error}")
         if isinstance(error, RayActorError):
             who = ", ".join(dead(self._actors)) or "a worker"
-            return WorkerError(f"{self._place}: the process of {who} ended: {' '.join(str(error).split())}")
+            return WorkerError(f"{self._place}: the process of {who} ended: {one_line(str(error))}")
         return WorkerError(f"{self._place}: {type(error).__name__}: {error}")
 
     def _disconnect(self) -> None:
         if self._owns_cluster:
             ray.shutdown()
+
+
+def one_line(text: str) -> str:
+    """Without Ray's line breaks and colours."""
+    return " ".join(re.sub(r"\x1b\[\d+m", "", text).split())
 
 
 def unfinished(refs: Sequence[Ref[Any]]) -> list[Ref[Any]]:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.errors import Preempted, RlhfRayError
+from rlhf_ray.errors import Preempted
 from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.monitor import Monitor
@@ -60,7 +60,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
                 shown = answers_to_show(ctx, results)
             finally:
                 runtime.close()
-    except (RlhfRayError, OSError, AssertionError) as error:
+    except Exception as error:
         records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
         raise
     except KeyboardInterrupt as interrupt:

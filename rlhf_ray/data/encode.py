@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rlhf_ray.data.lengths import cut_left, cut_prompts_left, kept_positions
 from rlhf_ray.data.preference_groups import group_batch
-from rlhf_ray.data.render import answer_ids, assistant_mask, end_token, prompt_ids, prompt_texts, shown_prompt
+from rlhf_ray.data.render import answer_ids, assistant_mask, end_token, prompt_ids, prompt_text, shown_prompt
 from rlhf_ray.data.rows import AnyRow, Asked, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, Sequences, SftTargets, TrainBatch
@@ -173,12 +173,20 @@ def _end(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase) -> int:
 
 def _prompt_ids(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> list[list[int]]:
     """See render.py. DataError for prompts that are nothing but special tokens."""
-    tokens = prompt_ids(prompt_texts([row.prompt for row in rows], tokenizer, max_tokens=max_tokens), tokenizer)
+    tokens = prompt_ids([_rendered(row, tokenizer, max_tokens=max_tokens) for row in rows], tokenizer)
     special = set(tokenizer.all_special_ids)
     empty = [row.id for row, ids in zip(rows, tokens, strict=True) if special.issuperset(ids)]
     if empty:
         raise DataError(f"empty prompts in rows {_named(empty)}: no token of their own; accepted: non-empty text")
     return tokens
+
+
+def _rendered(row: AnyRow, tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> str:
+    """See render.py; errors name the row."""
+    try:
+        return prompt_text(row.prompt, tokenizer, max_tokens=max_tokens)
+    except DataError as error:
+        raise DataError(f"row {row.id}: {error}") from error
 
 
 def _fit(

@@ -30,26 +30,21 @@ def shown_prompt(prompt: Asked) -> str:
     return "\n".join(f"{message.role}: {message.content}" for message in prompt)
 
 
-def prompt_texts(prompts: Sequence[Asked], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> list[str]:
+def prompt_text(prompt: Asked, tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> str:
     """What is encoded: plain text as it is, a conversation in the tokenizer's template, asking for the next answer.
 
     Only a post is cut to max_tokens here, by its own rule. Raises DataError where the template refuses or loses a turn.
     """
-    texts = []
-    for prompt in prompts:
-        if isinstance(prompt, str):
-            texts.append(prompt)
-        elif isinstance(prompt, Post):
-            texts.append(
-                fitting_query(
-                    prompt,
-                    count_tokens=lambda text: len(plain_ids([text], tokenizer)[0]) + len(start_ids(tokenizer)),
-                    max_tokens=max_tokens,
-                )
-            )
-        else:
-            texts.append(render_conversation(prompt, tokenizer, ask=True))
-    return texts
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, Post):
+        num_start = len(start_ids(tokenizer))
+        return fitting_query(
+            prompt,
+            count_tokens=lambda text: len(plain_ids([text], tokenizer)[0]) + num_start,
+            max_tokens=max_tokens,
+        )
+    return render_conversation(prompt, tokenizer, ask=True)
 
 
 def prompt_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -117,7 +112,7 @@ def assistant_mask(prompt: Asked, tokenizer: PreTrainedTokenizerBase) -> list[bo
     Raises DataError for templates that write a conversation's beginning differently once it goes on.
     """
     if not isinstance(prompt, tuple):
-        (ids,) = prompt_ids(prompt_texts([prompt], tokenizer, max_tokens=1 << 30), tokenizer)
+        (ids,) = prompt_ids([prompt_text(prompt, tokenizer, max_tokens=1 << 30)], tokenizer)
         return [False] * len(ids)
     whole = render_conversation(prompt, tokenizer, ask=True)
     spans = [_answer_span(prompt, turn, tokenizer, whole=whole) for turn in _answers(prompt)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlhf_ray.data.encode import encode_demonstrations, encode_preferences, encode_prompts
-from rlhf_ray.data.render import assistant_mask, end_token, prompt_ids, prompt_texts, render_conversation
+from rlhf_ray.data.render import assistant_mask, end_token, prompt_ids, prompt_text, render_conversation
 from rlhf_ray.data.rows import DemonstrationRow, Message, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 
@@ -29,7 +29,7 @@ def with_template(tokenizer, template):
 
 
 def rendered(prompt, tokenizer):
-    return prompt_ids(prompt_texts([prompt], tokenizer, max_tokens=64), tokenizer)[0]
+    return prompt_ids([prompt_text(prompt, tokenizer, max_tokens=64)], tokenizer)[0]
 
 
 def test_a_conversation_has_one_bos_and_ends_with_the_generation_prompt(chat_tokenizer):
@@ -105,6 +105,13 @@ def test_a_template_that_loses_a_turn_is_refused(chat_tokenizer):
     )
     with pytest.raises(DataError, match="leaves out the system turn"):
         render_conversation(ASKED, deaf, ask=True)
+
+
+def test_the_row_whose_conversation_does_not_fit_the_template_is_named(chat_tokenizer):
+    deaf = with_template(chat_tokenizer, "{% for m in messages if m.role != 'system' %}{{ m.content }}{% endfor %}")
+    rows = [PromptRow(id="4", prompt=ASKED[1:]), PromptRow(id="9", prompt=ASKED)]
+    with pytest.raises(DataError, match="row 9: the chat template leaves out the system turn"):
+        encode_prompts(rows, deaf, max_prompt_tokens=64, on_overlong="error")
 
 
 def test_a_template_that_refuses_is_quoted(chat_tokenizer):

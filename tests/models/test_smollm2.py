@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlhf_ray.data.render import end_token, prompt_ids, prompt_texts
+from rlhf_ray.data.render import end_token, prompt_ids, prompt_text
 from rlhf_ray.data.rows import Message
 from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import ModelError
@@ -36,7 +36,7 @@ def test_it_becomes_an_ordinary_directory_that_answers_in_a_chat(tmp_path):
     tokenizer = load_tokenizer(tmp_path / "model")
     assert end_token(tokenizer, chat=True) == 2
     asked = (Message(role="user", content="What is the capital of France?"),)
-    (ids,) = prompt_ids(prompt_texts([asked], tokenizer, max_tokens=64), tokenizer)
+    (ids,) = prompt_ids([prompt_text(asked, tokenizer, max_tokens=64)], tokenizer)
     model = load_language_model(tmp_path / "model", dtype=torch.float32)
     answer = model.causal.generate(torch.tensor([ids]), max_new_tokens=8, do_sample=False)[0, len(ids) :]
     assert "Paris" in tokenizer.decode(answer)

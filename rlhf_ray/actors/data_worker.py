@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from rlhf_ray.actors.base_model import make_smollm2, make_tiny, open_tokenizer
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
+from rlhf_ray.data.imitation import imitated_texts, imitation_prompts, imitation_rows
 from rlhf_ray.data.order import original_order, sample_rows, split_by_load, split_rows, stream_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
 from rlhf_ray.data.read import read_prompts
@@ -34,19 +35,21 @@ from rlhf_ray.data.tables import (
     corpus_tables,
     file_tables,
     file_texts,
+    layout_for,
     take_prompts,
 )
 from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import DataError
 from rlhf_ray.generation.seeds import derive_seeds
 from rlhf_ray.models.tiny import TinyLlama
-from rlhf_ray.reward.base import Scorer
-from rlhf_ray.reward.gold import GoldScorer, SentenceScorer
+from rlhf_ray.reward.built_in import gold_scorer
 from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
-from rlhf_ray.tracking.preference_stats import preference_stats
+from rlhf_ray.tracking.preference_stats import preference_stats, reference_stats
 from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
+from rlhf_ray.tracking.rouge import rouge_stats
 from rlhf_ray.tracking.samples import sample_sheet
 from rlhf_ray.tracking.sink import Sheet
+from rlhf_ray.tracking.specification import data_specification, tokenization
 from rlhf_ray.tracking.summary import ShownAnswer
 from rlhf_ray.types import (
     Completions,
@@ -61,6 +64,7 @@ from rlhf_ray.types import (
     Rewards,
     Rollouts,
     SampleRequest,
+    Sequences,
     SftTargets,
     Stats,
     TrainBatch,
@@ -71,9 +75,10 @@ from rlhf_ray.types import (
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T", bound="DataclassInstance")
-HELD_OUT, PROBED, COMPARED = -1, -2, -3  # in place of a PPO step where sampling seeds are derived
+HELD_OUT, PROBED, COMPARED, IMITATED = -1, -2, -3, -4  # in place of a PPO step where sampling seeds are derived
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +113,9 @@ class DataWorker(Worker):
         super().__init__()
         torch.set_num_threads(settings.threads)
         self._settings = settings
-        self._gold = _gold_scorer(settings.gold)
+        self._gold = gold_scorer(settings.gold)
         self._tables: Tables | None = None
+        self._tokenizer: PreTrainedTokenizerBase | None = None
         self._model_notes: tuple[str, ...] = ()
         self._prompt_rows: Iterable[PromptRow] = ()  # read anew where they are needed again
         self._retokenizer: Retokenizer | None = None
@@ -130,7 +136,7 @@ class DataWorker(Worker):
         make_tiny(model_dir, new_model, texts, seed=self._settings.seed)
         self._prompt_rows = (*corpus.prompts, *corpus.held_out_prompts)
         tokenizer, self._model_notes = open_tokenizer(model_dir, chat=isinstance(corpus.prompts[0].prompt, tuple))
-        return self._take(corpus_tables(corpus, tokenizer, lengths=self._settings.lengths))
+        return self._take(corpus_tables(corpus, tokenizer, lengths=self._settings.lengths), tokenizer)
 
     @phase("start")
     def open_files(self, files: DataFiles, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
@@ -138,8 +144,11 @@ class DataWorker(Worker):
         make_tiny(model_dir, new_model, file_texts(files), seed=self._settings.seed)
         chat = files.layout.format in ("chat", "instruction")
         tokenizer, self._model_notes = open_tokenizer(model_dir, chat=chat)
-        self._prompt_rows = read_prompts(files.prompts, layout=files.layout, on_bad_row=files.on_bad_row)
-        return self._take(file_tables(files, tokenizer, model_dir=model_dir, lengths=self._settings.lengths))
+        self._prompt_rows = read_prompts(
+            files.prompts, layout=layout_for(files, model_dir), on_bad_row=files.on_bad_row
+        )
+        tables = file_tables(files, tokenizer, model_dir=model_dir, lengths=self._settings.lengths)
+        return self._take(tables, tokenizer)
 
     @phase("start")
     def open_reward_tokenizer(self, reward_dir: Path) -> None:
@@ -186,6 +195,28 @@ class DataWorker(Worker):
             take_prompts(prompts, range(min(count, len(prompts.ids)))), step=HELD_OUT, num_samples=num_samples
         )
 
+    def specification(self) -> dict[str, Any]:
+        """Rows, what was left out, lengths in tokens, tokenization."""
+        assert self._tokenizer is not None, "open the data first"
+        return data_specification(self._opened()) | {"tokenization": tokenization(self._tokenizer)}
+
+    @phase("prompts")
+    def imitation_requests(self, count: int) -> list[SampleRequest]:
+        """The prompts of the first held-out demonstrations."""
+        sequences, tokenizer, rows = self._imitated(count)
+        return self._split(imitation_prompts(sequences, tokenizer, rows=rows), step=IMITATED, num_samples=1)
+
+    @phase("evaluate")
+    def rouge(self, completions: Completions) -> Stats:
+        """How near the answers to `imitation_requests` come to the demonstrations."""
+        sequences, tokenizer, rows = self._imitated(len(completions.texts))
+        return rouge_stats(completions.texts, imitated_texts(sequences, tokenizer, rows=rows))
+
+    @phase("evaluate")
+    def score_stats(self, scores: Ragged) -> Stats:
+        """Scores of demonstrated answers."""
+        return reference_stats(scores.values.astype(np.float64))
+
     @phase("prompts")
     def probe_request(self, count: int) -> SampleRequest:
         """The first held-out prompts as one request, always with the same seeds."""
@@ -220,9 +251,9 @@ class DataWorker(Worker):
         train, held_out = split_rows(num_groups, share=held_out_share, seed=self._settings.seed)
         return take_groups(batch, train), take_groups(batch, held_out)
 
-    def group_counts(self, batch: TrainBatch[PreferenceTargets[Ragged]]) -> tuple[int, int]:
-        """Number of groups, and answers per group."""
-        return len(batch.row_counts) // batch.rows_per_group, batch.rows_per_group
+    def group_counts(self, batch: TrainBatch[PreferenceTargets[Ragged]]) -> tuple[int, int, int]:
+        """Number of groups, answers per group, and pairs that differ."""
+        return len(batch.row_counts) // batch.rows_per_group, batch.rows_per_group, int(batch.row_counts.sum())
 
     @phase("evaluate")
     def preference_stats(self, batch: TrainBatch[PreferenceTargets[Ragged]], scores: Ragged, clear_gap: float) -> Stats:
@@ -321,8 +352,14 @@ class DataWorker(Worker):
         assert self._newest is not None
         return sample_sheet(self._baseline, self._newest, count=count)
 
-    def _take(self, tables: Tables) -> RowCounts:
-        self._tables = tables
+    def _imitated(self, count: int) -> tuple[Sequences, PreTrainedTokenizerBase, list[int]]:
+        assert self._tokenizer is not None, "open the data first"
+        sequences = self.demonstrations()[1].sequences
+        limit = self._settings.lengths.max_prompt_tokens
+        return sequences, self._tokenizer, imitation_rows(sequences, count=count, max_prompt_tokens=limit)
+
+    def _take(self, tables: Tables, tokenizer: PreTrainedTokenizerBase) -> RowCounts:
+        self._tables, self._tokenizer = tables, tokenizer
         preferences = tables.preferences
         return RowCounts(
             prompts=len(tables.prompts.ids),
@@ -355,16 +392,6 @@ class DataWorker(Worker):
             )
             for rows in parts
         ]
-
-
-def _gold_scorer(name: str | None) -> Scorer | None:
-    match name:
-        case "reviews":
-            return GoldScorer()
-        case "sentences":
-            return SentenceScorer()
-        case _:
-            return None
 
 
 def _both(split: Split[T] | None, name: str) -> tuple[TrainBatch[T], TrainBatch[T]]:

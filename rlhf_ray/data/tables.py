@@ -139,7 +139,7 @@ def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths
 def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_dir: Path, lengths: Lengths) -> Tables:
     """Read, split off the held-out rows, encode, a few rows at a time. DataError names file, line and reason."""
     encoder = Encoder(tokenizer, lengths=lengths)
-    layout = dataclasses.replace(files.layout, special_tokens=special_tokens(model_dir))
+    layout = layout_for(files, model_dir)
     asked = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
     prompts, held_out, lengths_report = _split_prompts(asked, encoder, files)
     read, reports = [asked.report], [lengths_report]
@@ -168,6 +168,11 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         ),
         fates=_fates(read, reports),
     )
+
+
+def layout_for(files: DataFiles, model_dir: Path) -> Layout:
+    """The layout, with the special tokens of the model that reads the rows."""
+    return dataclasses.replace(files.layout, special_tokens=special_tokens(model_dir))
 
 
 def file_texts(files: DataFiles) -> Iterator[str]:

@@ -42,3 +42,11 @@ def test_the_tldr_recipe_has_the_published_numbers(tmp_path):
         0.2,
     )
     assert (algorithm.score_slot, algorithm.missing_eos, algorithm.missing_eos_value) == ("after_eos", "replace", -1.0)
+
+
+def test_a_data_set_keeps_its_name_where_files_become_absolute(tmp_path):
+    start = Start(folder=tmp_path, run_name="run", job=None, host=Host(num_gpus=1, has_vllm=True))
+    words = ["model.path=m", "reward.path=r", "stages=[ppo]", "data.prompts=hf:openai/gsm8k:test"]
+    config = load(words, start).config
+    assert config.data.prompts == "hf:openai/gsm8k:test"
+    assert config.model.path == str(tmp_path / "m")

@@ -25,4 +25,7 @@ class SftConfig:
         "trained tokens: the last answer, every answer of a conversation (assistant), or prompts, too (all)",
         choices=("answer", "assistant", "all"),
     )
+    rouge_samples: int = setting(
+        64, "held-out demonstrations whose prompts are answered each epoch, for ROUGE; 0: none", unit="rows", low=0
+    )
     log_every: int = setting(10, "steps between two records", low=1)

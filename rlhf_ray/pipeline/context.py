@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.checkpoint.store import CheckpointStore
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.files.atomic import write_json_atomic
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.pipeline.monitor import Monitor
 from rlhf_ray.pipeline.start import Opened
@@ -70,7 +72,7 @@ class Context:
         """Begins the stage's records; what it returns writes a row and shows it."""
         place = self.artifact(stage)
         used = [used_artifact(parent, place) for parent in made_from]
-        self.tracker.begin(stage, used=used, data_fingerprint=self.opened.rows.fingerprint)
+        self.tracker.begin(stage, used=used, data=self._specification())
 
         def record(step: int, stats: Stats) -> None:
             values = reduce_stats(stats)
@@ -83,6 +85,14 @@ class Context:
                 self._show_samples(step)
 
         return record
+
+    def _specification(self) -> Mapping[str, Any]:
+        """What the data are, also as data.json."""
+        team = self.opened.team
+        (found,) = team.runtime.gather([team.runtime.call(team.workers.data, DataWorker.specification)])
+        write_json_atomic(self.run_dir / "data.json", found)
+        specification: Mapping[str, Any] = found
+        return specification
 
     def _show_samples(self, step: int) -> None:
         """The table of an evaluation: held-out prompts with their answers."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rlhf_ray.actors.data_worker import DataSettings
 from rlhf_ray.actors.learner_worker import LearnerSettings
@@ -33,7 +32,6 @@ from rlhf_ray.loops.ppo import PpoSettings
 from rlhf_ray.loops.self_check import CheckLimits
 from rlhf_ray.loops.supervised import SupervisedSettings
 from rlhf_ray.models.tiny import TinyLlama
-from rlhf_ray.tracking.wandb_id import WandbSettings
 from rlhf_ray.types import Sampling, StopRule
 
 MIB = 1 << 20
@@ -218,48 +216,6 @@ def probe_settings(config: TrainConfig) -> ProbeSettings:
         max_new_tokens=min(PROBE_TOKENS, config.algorithm.max_new_tokens),
         limit=config.check.logprob_gap,
     )
-
-
-def wandb_settings(config: TrainConfig, *, sweep_id: str | None) -> WandbSettings:
-    """Weights & Biases."""
-    tracking = config.tracking
-    return WandbSettings(
-        online=tracking.backend == "wandb",
-        project=tracking.project,
-        entity=tracking.entity,
-        upload_models=tracking.upload_models,
-        patience_s=tracking.patience_s,
-        sweep_id=sweep_id,
-    )
-
-
-def tracked_settings(config: TrainConfig, stage: str) -> dict[str, Any]:
-    """What runs of a stage are mostly compared by, in the units of the stage."""
-    common = {"seed": config.seed, "model": config.model.path or "tiny", "learning_rate": rate_of(config, stage)}
-    match stage:
-        case "sft":
-            sft = config.sft
-            return common | {"batch_size": sft.batch_size, "minibatch_size": sft.batch_size, "steps": sft.num_steps}
-        case "reward_model":
-            model = config.reward_model
-            return common | {"batch_size": model.batch_size, "minibatch_size": model.batch_size, "epochs": model.epochs}
-        case _:
-            algorithm = config.algorithm
-            batch_size = algorithm.batch_size * algorithm.samples_per_prompt
-            return common | {
-                "batch_size": batch_size,
-                "minibatch_size": batch_size // algorithm.minibatches,
-                "epochs": algorithm.epochs,
-                "beta": algorithm.kl_coef,
-            }
-
-
-def rate_of(config: TrainConfig, stage: str) -> float:
-    """The learning rate that a stage trains with: its own, or else the top-level one."""
-    own = config.algorithm.learning_rate
-    if stage in ("sft", "reward_model"):
-        own = config.sft.learning_rate if stage == "sft" else config.reward_model.learning_rate
-    return config.learning_rate if own is None else own
 
 
 def sft_settings(config: TrainConfig, *, num_rows: int) -> SupervisedSettings:

@@ -21,9 +21,10 @@ from rlhf_ray.pipeline.artifacts import Result, earlier_result, export, made_fro
 from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.reward_text import open_reward_text
+from rlhf_ray.pipeline.supervised_records import reference_scores, reward_model_facts, sft_validation, with_rouge
 from rlhf_ray.tracking.artifacts import ArtifactId
 from rlhf_ray.tracking.values import reduce_stats
-from rlhf_ray.types import Last, Ref, Stats
+from rlhf_ray.types import Last, Ref, Stats, Sum
 
 SFT_POLICY, REWARD_MODEL, POLICY = "sft-policy", "reward-model", "policy"
 HEADLINE = ("eval/gold_score", "eval/win_rate", "eval/kl")
@@ -47,8 +48,8 @@ def sft_stage(ctx: Context) -> Path:
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
     ctx.display.stage("sft", total=sft.num_steps, done=start)
     hooks = SupervisedHooks(
-        record=ctx.recorder("sft", given),
-        validation=lambda stats: {"sft/val_loss": stats["sft/loss"]},
+        record=with_rouge(ctx, ctx.recorder("sft", given), sft),
+        validation=sft_validation,
         finish=dict,
         checkpoints=checkpoints,
     )
@@ -58,7 +59,7 @@ def sft_stage(ctx: Context) -> Path:
         stage="sft",
         identity=ArtifactId(kind="policy", name=SFT_POLICY, version=sft.num_steps),
         made_from=given,
-        headline=only(last, "sft/loss", "sft/val_loss"),
+        headline=only(last, "sft/loss", "sft/val_loss", "sft/perplexity"),
         decision=last_step(ctx.records.rows(), metric="sft/val_loss", sign=-1),
     )
     return export(ctx, workers.policy, result)
@@ -81,7 +82,9 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
         settings.REWARD_MODEL_METRICS,
     )
     train, held_out = preferences(ctx, policy)
-    num_groups, group = runtime.gather([opening, runtime.call(workers.data, DataWorker.group_counts, train)])[1]
+    num_groups, group, num_pairs = runtime.gather(
+        [opening, runtime.call(workers.data, DataWorker.group_counts, train)]
+    )[1]
     loop = settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
     checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
     start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
@@ -102,7 +105,7 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
     def choose_and_normalize() -> Stats:
         validated = trainee.evaluate(held_out, loop.loss)
         candidates.decide(loop.num_steps, validated, load=lambda folder: load(ctx, folder, roles=("critic",)))
-        return normalize(ctx, train)
+        return normalize(ctx, train) | reference_scores(ctx) | {"reward_model/num_pairs": Sum(num_pairs)}
 
     hooks = SupervisedHooks(
         record=record_and_consider,
@@ -150,7 +153,11 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     before = ppo_team.evaluate(0)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef, learning_rate_share=1.0)
     ctx.go_back("ppo", -1 if latest is None else latest.step)
-    record = ctx.recorder("ppo", given)
+    facts, write = reward_model_facts(reward), ctx.recorder("ppo", given)
+
+    def record(step: int, stats: Stats) -> None:
+        write(step, stats | facts)
+
     if latest is None:
         record(0, before)
     else:

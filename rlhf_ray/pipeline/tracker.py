@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.files.jsonl import finite_row
-from rlhf_ray.pipeline.settings import tracked_settings, wandb_settings
+from rlhf_ray.pipeline.tracker_settings import tracked_settings, wandb_settings
 from rlhf_ray.tracking.artifacts import ArtifactCard
 from rlhf_ray.tracking.patient_sink import PatientSink
 from rlhf_ray.tracking.records import RunRecords, RunStatus
@@ -35,7 +36,7 @@ class Tracker:
         self._stage = ""
         self._sink: Sink | None = None
 
-    def begin(self, stage: str, *, used: Sequence[UsedArtifact], data_fingerprint: str) -> None:
+    def begin(self, stage: str, *, used: Sequence[UsedArtifact], data: Mapping[str, Any]) -> None:
         """A stage begins, or goes on."""
         config, records = self._config, self._records
         if config.tracking.backend == "local":
@@ -46,7 +47,8 @@ class Tracker:
             name=f"{records.run_id}/{stage}",
             folder=records.run_dir,
             config=without_secrets(
-                tracked_settings(config, stage) | {"data_fingerprint": data_fingerprint, "settings": asdict(config)}
+                tracked_settings(config, stage)
+                | {"data_fingerprint": data["fingerprint"], "data": data, "settings": asdict(config)}
             ),
             used=tuple(used),
             tags=(config.experiment_name, f"seed {config.seed}"),

@@ -7,6 +7,7 @@ from rlhf_ray.tracking.metric import Metric
 SUPERVISED_METRICS = (
     Metric("sft/loss", "-log p(token)", "nats", "mean over trained tokens"),
     Metric("sft/val_loss", "sft/loss on held-out demonstrations", "nats", "mean over trained tokens"),
+    Metric("sft/perplexity", "exp(sft/val_loss)", "1", "over trained tokens"),
     Metric("sft/learning_rate", "step size of the last optimizer step", "1", "last"),
     Metric("sft/grad_norm", "L2 norm of the gradient before clipping", "1", "mean over optimizer steps"),
     Metric("sft/skipped_steps", "steps that had nothing to train on", "steps", "sum"),
@@ -47,7 +48,9 @@ SUPERVISED_METRICS = (
         "score",
         "over answers",
     ),
-    Metric("reward_model/num_pairs", "pairs compared", "pairs", "sum"),
+    Metric("reward_model/reference_score", "scores of held-out demonstrations", "score", "mean over answers"),
+    Metric("reward_model/reference_score_std", "their standard deviation", "score", "over answers"),
+    Metric("reward_model/num_pairs", "training pairs", "pairs", "sum"),
     Metric("reward_model/num_val_pairs", "held-out pairs compared", "pairs", "sum"),
     Metric("reward_model/score_mean", "mean of the training answers' scores, subtracted from then on", "score", "last"),
     Metric("reward_model/score_std", "their standard deviation, divided by from then on", "score", "last"),

@@ -43,6 +43,7 @@ def draw_training_curves(rows: Sequence[Row], path: Path) -> None:
     with rc_context(STYLE):
         figure, (score, gold, kl, answers) = _panels()
         _band(score, rows)
+        _line(score, rows, "reward_model/score_ceiling", color=VERMILION, label="what it has seen (99 %)", style=":")
         _line(score, rows, "objective/scores", color=BLUE, label="mean of the batch")
         _points(score, rows, "eval/proxy_score", color=ORANGE, label="held-out prompts")
         _points(gold, rows, "eval/gold_score", color=GREEN, label="held-out prompts")

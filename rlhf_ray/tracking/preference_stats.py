@@ -13,6 +13,7 @@ from rlhf_ray.algorithms.statistics import expected_calibration_error
 from rlhf_ray.types import Last, Mean, Stats, Sum
 
 NUM_BINS = 10
+GAP_EDGES = (0.0, 0.1, 0.3, 0.6, 1.0, float("inf"))  # of label differences
 
 
 def preference_stats(
@@ -38,7 +39,30 @@ def preference_stats(
         "reward_model/margin_std": Last(float(margins.std()) if len(margins) else None),
         "reward_model/calibration_error": Last(calibration),
         "reward_model/score_ceiling": Last(float(np.quantile(best, 0.99)) if len(best) else None),
-        "reward_model/num_pairs": Sum(len(margins)),
+        "reward_model/num_val_pairs": Sum(len(margins)),
+        **accuracy_by_margin(gaps, right),
+    }
+
+
+def accuracy_by_margin(gaps: NDArray[np.float64], right: NDArray[np.bool_]) -> Stats:
+    """Accuracy of the pairs [P] whose labels differ by so much; the bins that hold pairs, where they are several."""
+    bins = np.digitize(gaps, GAP_EDGES[1:-1])
+    found = [int(index) for index in np.unique(bins)]
+    if len(found) < 2:
+        return {}
+    return {
+        f"reward_model/val_accuracy_by_margin/{GAP_EDGES[index]:g}-{GAP_EDGES[index + 1]:g}": _mean(
+            right[bins == index]
+        )
+        for index in found
+    }
+
+
+def reference_stats(scores: NDArray[np.float64]) -> Stats:
+    """Scores of demonstrated answers: where the reward model sees what the policy is to reach."""
+    return {
+        "reward_model/reference_score": _mean(scores),
+        "reward_model/reference_score_std": Last(float(scores.std()) if len(scores) else None),
     }
 
 

@@ -65,11 +65,12 @@ def summarise(
     """
     evaluated = [row for row in rows if row["stage"] == "ppo" and any(name.startswith("eval/") for name in row)]
     validated = [row for row in rows if "reward_model/val_accuracy" in row]
+    trained = [row for row in validated if row["stage"] == "reward_model"]  # else only what rides along with PPO
     names = [name for name, _, _ in COMPARED] + ["eval/win_rate_low", "eval/win_rate_high"]
     summary = {
         "before": _measured(evaluated[:1], names),
         "after": _measured(evaluated[-1:], names) if len(evaluated) > 1 else {},
-        "reward_model": _measured(validated[-1:], [name for name, _, _ in REWARD_MODEL]),
+        "reward_model": _measured((trained or validated)[-1:], [name for name, _, _ in REWARD_MODEL]),
         "iterations": max((row["step"] for row in rows if row["stage"] == "ppo"), default=0),
         "answers": [asdict(answer) for answer in answers],
         "seconds": dict(seconds),

@@ -96,7 +96,8 @@ class Doctor:
         return Case(log=log, settings=dict(settings_in([log])) | self._settings, ceiling=self._ceiling())
 
     def _ceiling(self) -> float | None:
-        known = [metrics[CEILING].values[-1] for metrics in self._stages.values() if CEILING in metrics]
+        measured = [metrics[CEILING].values for metrics in self._stages.values() if CEILING in metrics]
+        known = [values[-1] for values in measured if values]  # a resume may have taken all of them back
         return known[-1] if known else None
 
     def _is_touched(self, rule: str, values: Mapping[str, float | None]) -> bool:

@@ -76,7 +76,7 @@ def test_the_artifacts_say_what_they_were_made_from(finished_run):
 
 
 def test_a_stage_whose_result_is_given_is_not_run(own_run):
-    assert {row["stage"] for row in read_metrics(own_run)} == {"ppo"}
+    assert {row["stage"] for row in read_metrics(own_run)} == {"data", "ppo"}, "data: what became of the rows"
     assert [path.name for path in sorted((own_run / "artifacts").iterdir())] == ["policy"]
     assert sorted(path.name for path in (own_run / "checkpoints").iterdir()) == ["ppo"]
     prompts = {row["prompt"] for row in pq.read_table(next((own_run / "rollouts").glob("*.parquet"))).to_pylist()}

@@ -1,0 +1,165 @@
+"""python -m rlhf_ray.compare on runs written by hand."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from rlhf_ray.compare import main
+from rlhf_ray.errors import DataError
+from rlhf_ray.tracking.comparison import compare, interval
+from rlhf_ray.tracking.comparison_page import MAX_POINTS, thinned
+from rlhf_ray.tracking.run_curves import Curve, find_runs, read_curves
+
+SETTINGS = {"seed": 1, "run_dir": "x", "algorithm": {"kl_coef": 0.05}, "tracking": {"backend": "local"}}
+
+
+def write_run(folder, *, seed, rows, status="finished", error=None, kl_coef=0.05):
+    folder.mkdir(parents=True)
+    settings = SETTINGS | {"seed": seed, "run_dir": str(folder), "algorithm": {"kl_coef": kl_coef}}
+    run = {"id": folder.name, "seed": seed, "status": status, "error": error, "config": settings}
+    (folder / "run.json").write_text(json.dumps(run))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def ppo(values, name="objective/kl", **last):
+    rows = [{"stage": "ppo", "step": step, name: value} for step, value in enumerate(values, start=1)]
+    rows[-1] |= last
+    return rows
+
+
+def wave(offset, num_steps=40):
+    """A noisy climb that differs a little from seed to seed."""
+    return [0.1 * step + 0.05 * np.sin(step + offset) for step in range(num_steps)]
+
+
+def test_means_middle_means_and_intervals_are_over_the_seeds_that_finished(tmp_path):
+    for seed, value in ((1, 1.0), (2, 2.0), (3, 3.0), (4, 10.0)):
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo([0.0, value]))
+    write_run(tmp_path / "5", seed=5, rows=ppo([0.0, 99.0]), status="failed", error="DivergedError: nan")
+    comparison = compare([read_curves(folder) for folder in find_runs([tmp_path])])
+    (group,) = comparison.groups
+    (figure,) = comparison.figures[group.name]
+    assert (figure.metric, figure.mean, figure.iqm) == ("objective/kl", 4.0, 2.5)
+    assert figure.values == (1.0, 2.0, 3.0, 10.0, 99.0)
+    assert figure.low is not None
+    assert figure.high is not None
+    assert 1.0 <= figure.low < 4.0 < figure.high <= 10.0
+    assert [(run.run_id, run.error) for run in comparison.failed] == [("5", "DivergedError: nan")]
+
+
+def test_an_interval_is_the_same_every_time_and_needs_two_values():
+    values = np.array([1.0, 2.0, 4.0])
+    assert interval(values) == interval(values)
+    assert interval(np.array([1.0])) == (None, None)
+    assert interval(np.array([2.0, 2.0])) == (2.0, 2.0)
+
+
+def test_runs_are_grouped_by_all_settings_but_the_seed(tmp_path):
+    for seed in (2, 1):
+        for kl_coef in (0.05, 0.1):
+            write_run(tmp_path / f"{seed}-{kl_coef}", seed=seed, kl_coef=kl_coef, rows=ppo([1.0]))
+    comparison = compare([read_curves(folder) for folder in find_runs([tmp_path])])
+    assert {group.name: [run.seed for run in group.runs] for group in comparison.groups} == {
+        "algorithm.kl_coef=0.05": [1, 2],
+        "algorithm.kl_coef=0.1": [1, 2],
+    }
+    assert comparison.differing == {"seed": (1, 2, 1, 2), "algorithm.kl_coef": (0.05, 0.05, 0.1, 0.1)}
+
+
+def test_a_run_that_leaves_its_group_is_named_with_the_iteration(tmp_path):
+    for seed in (1, 2, 3):
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(wave(seed)))
+    runaway = wave(4)
+    runaway[24:] = [value + 5.0 for value in runaway[24:]]
+    write_run(tmp_path / "4", seed=4, rows=ppo(runaway))
+    (left,) = compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving
+    assert (left.run_id, left.metric, left.iteration) == ("4", "objective/kl", 25)
+    assert left.value == pytest.approx(runaway[24])
+
+
+def test_one_spike_is_no_leaving_and_agreement_is_no_yardstick(tmp_path):
+    for seed in (1, 2, 3):
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(wave(0)))
+    spiky = wave(0.3)
+    spiky[10] += 50.0
+    write_run(tmp_path / "4", seed=4, rows=ppo(spiky))
+    assert compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving == ()
+
+
+def test_a_value_that_is_not_finite_leaves_too(tmp_path):
+    for seed in (1, 2):
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(wave(seed)))
+    rows = ppo(wave(3))
+    rows[6] |= {"objective/kl": None, "objective/kl/nonfinite": "nan"}
+    write_run(tmp_path / "3", seed=3, rows=rows)
+    (left,) = compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving
+    assert (left.seed, left.iteration, left.value) == (3, 7, None)
+
+
+def test_accuracy_and_win_rate_are_correlated_over_all_runs(tmp_path):
+    for seed, accuracy in enumerate((0.7, 0.8, 0.9), start=1):
+        last = {"reward_model/val_accuracy": accuracy, "eval/win_rate": accuracy / 2}
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo([1.0], **last))
+    found = compare([read_curves(folder) for folder in find_runs([tmp_path])]).correlation
+    assert found is not None
+    assert (found.pearson, found.pairs) == (pytest.approx(1.0), 3)
+
+
+def test_of_a_metric_of_several_stages_ppos_counts_and_a_cut_line_is_left_out(tmp_path):
+    rows = [
+        {"stage": "reward_model", "step": 10, "reward_model/val_accuracy": 0.5, "reward_model/loss": 0.6},
+        {"stage": "ppo", "step": 1, "reward_model/val_accuracy": 0.9, "objective/kl": 1},
+        {"stage": "ppo", "step": 2, "objective/kl": 2.5},
+    ]
+    write_run(tmp_path / "1", seed=1, rows=rows)
+    with (tmp_path / "1" / "metrics.jsonl").open("a") as file:
+        file.write('{"stage": "ppo", "st')
+    run = read_curves(tmp_path / "1")
+    assert (run.last("reward_model/val_accuracy"), run.last("reward_model/loss")) == (0.9, 0.6)
+    assert run.curves["objective/kl"].steps.tolist() == [1.0, 2.0]
+    assert run.curves["objective/kl"].values.tolist() == [1.0, 2.5]
+
+
+def test_a_run_without_a_row_is_still_told_of(tmp_path):
+    write_run(tmp_path / "1", seed=1, rows=[], status="failed", error="ResourceError: no room")
+    comparison = compare([read_curves(folder) for folder in find_runs([tmp_path])])
+    assert [run.error for run in comparison.failed] == ["ResourceError: no room"]
+
+
+def test_spikes_survive_thinning():
+    values = np.zeros(50_000)
+    values[31_234], values[7] = 9.0, -9.0
+    steps, kept = thinned(Curve(steps=np.arange(50_000.0), values=values))
+    assert len(steps) <= MAX_POINTS
+    assert (max(kept), min(kept)) == (9.0, -9.0)
+    assert steps[kept.index(9.0)] == 31_234
+
+
+def test_page_table_and_csv_are_written(tmp_path, capsys):
+    for seed in (1, 2):
+        last = {"eval/win_rate": 0.9, "objective/rlhf_reward": 1.0 + seed}
+        write_run(tmp_path / "sweep" / str(seed), seed=seed, rows=ppo([0.5, 1.5], **last))
+    write_run(tmp_path / "sweep" / "3", seed=3, rows=ppo([0.5]), status="failed", error="OSError: <disk> full")
+    assert main([str(tmp_path / "sweep"), "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert "eval/win_rate" in told
+    assert "3 (seed 3) failed: OSError: <disk> full" in told
+    page = (tmp_path / "out" / "compare.html").read_text()
+    assert "OSError: &lt;disk&gt; full" in page
+    assert 'src="http' not in page, "nothing is fetched"
+    with (tmp_path / "out" / "compare.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "objective/rlhf_reward"]
+    assert [(row["seed"], row["status"], row["value"], row["mean"]) for row in rows] == [
+        ("1", "finished", "2.0", "2.5"),
+        ("2", "finished", "3.0", "2.5"),
+        ("3", "failed", "", "2.5"),
+    ]
+
+
+def test_a_path_without_runs_is_refused_with_code_2(tmp_path, capsys):
+    with pytest.raises(DataError, match="is no run and holds none"):
+        find_runs([tmp_path])
+    assert main([str(tmp_path)]) == 2
+    assert "is no run and holds none" in capsys.readouterr().err

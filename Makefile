@@ -13,7 +13,7 @@ export OMP_WAIT_POLICY := PASSIVE
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help train setup setup-dev test test-all test-slow check docs format clean distclean
+.PHONY: help train setup setup-dev test test-all test-slow check docs doctor-bed browser format clean distclean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -41,6 +41,13 @@ docs: setup  ## write the pages made from the code
 	@$(PY) -m rlhf_ray.tracking.metrics_page docs/metrics.md
 	@$(PY) -m rlhf_ray.config.reference
 	@$(PY) -m rlhf_ray.doctor.page docs/doctor.md
+
+doctor-bed: setup  ## sick and healthy runs: what the doctor finds; ARGS="--case NAME --seeds 1-5" for some (hours for all)
+	@$(PY) benchmarks/doctor_bed.py $(ARGS)
+
+browser:  ## Chromium, for the tests of the report (Debian, as root)
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	@chromium --version
 
 format: setup-dev  ## apply the style
 	@$(PY) -m ruff check --fix .

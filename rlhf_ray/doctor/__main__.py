@@ -40,6 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     except RlhfRayError as error:
         sys.stderr.write(f"error: {error}\n")
         return UNREADABLE
+    if options.html is not None:
+        return _write_page(options.paths, options.html, rules, given)
     results = [_examined(path, rules, given) for path in options.paths]
     readable = [result for result in results if isinstance(result, Diagnosis)]
     if options.json:
@@ -60,8 +62,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--map", action="append", default=[], metavar="THEIRS=OURS", help="what a column is")
     parser.add_argument("--rules", type=Path, help="YAML or JSON with thresholds of your own")
-    parser.add_argument("--json", action="store_true", help="machine-readable")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="machine-readable")
+    form.add_argument("--html", type=Path, metavar="FILE", help="write the page of one path, with its curves")
     return parser
+
+
+def _write_page(paths: Sequence[Path], output: Path, rules: Rules, given: dict[str, str]) -> int:
+    from rlhf_ray.report.page import write_report  # noqa: PLC0415  the page's libraries only for a page
+
+    if len(paths) > 1:
+        sys.stderr.write("error: --html takes one PATH\n")
+        return UNREADABLE
+    try:
+        result = write_report(paths[0], output, rules=rules, given=given)
+    except RlhfRayError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return UNREADABLE
+    except OSError as error:
+        sys.stderr.write(f"error: {output} cannot be written ({error.strerror or error})\n")
+        return UNREADABLE
+    sys.stdout.write(f"{output}\n")
+    return _code(result)
 
 
 def _examined(path: Path, rules: Rules, given: dict[str, str]) -> Diagnosis | RlhfRayError:

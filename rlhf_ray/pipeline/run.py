@@ -15,13 +15,14 @@ from rich.console import Console
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.errors import Preempted
+from rlhf_ray.errors import DataError, Preempted
 from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.monitor import Monitor
 from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
 from rlhf_ray.pipeline.start import open_runtime, open_team
 from rlhf_ray.pipeline.tracker import Tracker
+from rlhf_ray.report.page import REPORT_FILE, write_report
 from rlhf_ray.tracking.artifacts import write_lineage
 from rlhf_ray.tracking.picture import draw_training_curves
 from rlhf_ray.tracking.progress import open_display
@@ -62,6 +63,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
                 runtime.close()
     except Exception as error:
         records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
+        leave_report(run_dir, console)
         raise
     except KeyboardInterrupt as interrupt:
         records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
@@ -80,6 +82,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
     if "ppo" in config.stages:
         draw_training_curves(rows, run_dir / "curves.png")
     records.finish(RunStatus.FINISHED, error=None)
+    leave_report(run_dir, console)
     print_summary(summary, console)
 
 
@@ -90,6 +93,14 @@ def open_records(config: TrainConfig, run_dir: Path, command: Sequence[str]) -> 
     return start_records(
         run_dir, config=asdict(config), command=command, seed=config.seed, source=SOURCE, clock=time.time
     )
+
+
+def leave_report(run_dir: Path, console: Console) -> None:
+    """report.html, where anything was recorded; a run does not fail for want of it."""
+    try:
+        write_report(run_dir, run_dir / REPORT_FILE)
+    except (DataError, OSError) as error:
+        console.print(f"no {REPORT_FILE}: {error}", markup=False)
 
 
 def run_stages(ctx: Context) -> dict[str, Path]:

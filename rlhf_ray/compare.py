@@ -52,7 +52,12 @@ def blocks(comparison: Comparison) -> Iterator[RenderableType]:
     """What a person is told."""
     for group in comparison.groups:
         seeds = [Column(f"seed {run.seed}", justify="right") for run in group.runs]
-        head = [Column("metric", no_wrap=True), "mean", "middle mean", Column("95 % interval", no_wrap=True)]
+        head: list[Column | str] = [
+            Column("metric", no_wrap=True),
+            "mean",
+            "middle mean",
+            Column("95 % interval", no_wrap=True),
+        ]
         table = Table(*head, *seeds, title=group.name, title_justify="left")
         for one in shown_figures(comparison.figures[group.name]):
             interval = "" if one.low is None else f"{words(one.low)} to {words(one.high)}"

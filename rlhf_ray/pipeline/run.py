@@ -5,11 +5,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
@@ -61,6 +62,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
                 shown = answers_to_show(ctx, results)
             finally:
                 runtime.close()
+        summary = conclude(records, results, shown=shown)
     except Exception as error:
         records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
         leave_report(run_dir, console)
@@ -71,19 +73,20 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
     finally:
         monitor.close()
         display.close()
-    rows = records.rows()
-    summary = summarise(
-        rows,
-        answers=shown,
-        seconds=records.stage_seconds,
-        places=Places(model=results.get("policy"), records=run_dir),
-    )
-    write_summary(run_dir, summary)
-    if "ppo" in config.stages:
-        draw_training_curves(rows, run_dir / "curves.png")
     records.finish(RunStatus.FINISHED, error=None)
     leave_report(run_dir, console)
     print_summary(summary, console)
+
+
+def conclude(records: RunRecords, results: Mapping[str, Path], *, shown: Sequence[ShownAnswer]) -> dict[str, Any]:
+    """Write summary.json and, where PPO ran, the picture of its curves; returns the summary."""
+    rows, run_dir = records.rows(), records.run_dir
+    places = Places(model=results.get("policy"), records=run_dir)
+    summary = summarise(rows, answers=shown, seconds=records.stage_seconds, places=places)
+    write_summary(run_dir, summary)
+    if any(row["stage"] == "ppo" for row in rows):
+        draw_training_curves(rows, run_dir / "curves.png")
+    return summary
 
 
 def open_records(config: TrainConfig, run_dir: Path, command: Sequence[str]) -> RunRecords:

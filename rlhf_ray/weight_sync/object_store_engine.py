@@ -24,13 +24,15 @@ class ObjectStoreInitInfo(WeightTransferInitInfo):  # type: ignore[misc]  # vLLM
 
 
 @dataclass
-class ObjectStoreUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
+class ObjectStoreUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]  # as above
     """One bucket's tensors by Hugging Face name. vLLM may keep them until their layer is complete."""
 
     tensors: Sequence[tuple[str, torch.Tensor]]
 
 
-class ObjectStoreEngine(WeightTransferEngine[ObjectStoreInitInfo, ObjectStoreUpdateInfo]):  # type: ignore[misc]
+class ObjectStoreEngine(
+    WeightTransferEngine[ObjectStoreInitInfo, ObjectStoreUpdateInfo]  # type: ignore[misc]  # as above
+):
     """Loads buckets within vLLM's layer-wise reload, as its own engines do.
 
     Layers are put back on their unpacked form at the start; each is packed again for the CPU's or GPU's kernels once

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlhf_ray.data.render import end_token
+from rlhf_ray.data.render import require_ending
 from rlhf_ray.data.tokenizer import load_tokenizer, train_tokenizer
-from rlhf_ray.errors import DataError
 from rlhf_ray.files.atomic import replace_folder
 from rlhf_ray.models.directory import CONFIG_FILE, inspect_model
 from rlhf_ray.models.notes import model_notes
@@ -44,16 +43,7 @@ def make_tiny(model_dir: Path, new_model: TinyLlama | None, texts: Iterable[str]
 
 
 def open_tokenizer(model_dir: Path, *, chat: bool) -> tuple[PreTrainedTokenizerBase, tuple[str, ...]]:
-    """The policy's tokenizer, and what to know of its model.
-
-    Raises DataError where answers would end with a token that does not end generation.
-    """
-    tokenizer = load_tokenizer(model_dir)
-    directory, end = inspect_model(model_dir), end_token(tokenizer, chat=chat)
-    if end not in directory.eos_token_ids:
-        raise DataError(
-            f"{model_dir}: answers end with {tokenizer.convert_ids_to_tokens(end)} (id {end}), and the model's "
-            f"eos_token_id is {list(directory.eos_token_ids)}: generation would go on after them; add {end} to "
-            "eos_token_id in generation_config.json"
-        )
+    """The policy's tokenizer, and what to know of its model. DataError as in require_ending."""
+    tokenizer, directory = load_tokenizer(model_dir), inspect_model(model_dir)
+    require_ending(tokenizer, directory.eos_token_ids, chat=chat)
     return tokenizer, tuple(model_notes(directory))

@@ -17,6 +17,7 @@ from rlhf_ray.actors.base_model import make_smollm2, make_tiny, open_tokenizer
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
+from rlhf_ray.data.files import DataFiles, Lengths, layout_for
 from rlhf_ray.data.imitation import imitated_texts, imitation_prompts, imitation_rows
 from rlhf_ray.data.order import original_order, sample_rows, split_by_load, split_rows, stream_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
@@ -27,15 +28,12 @@ from rlhf_ray.data.reviews import build_corpus
 from rlhf_ray.data.rows import CorpusSizes, PromptRow
 from rlhf_ray.data.sentences import build_sentences
 from rlhf_ray.data.tables import (
-    DataFiles,
-    Lengths,
     RowFates,
     Split,
     Tables,
     corpus_tables,
     file_tables,
     file_texts,
-    layout_for,
     take_prompts,
 )
 from rlhf_ray.data.tokenizer import load_tokenizer
@@ -142,8 +140,7 @@ class DataWorker(Worker):
     def open_files(self, files: DataFiles, model_dir: Path, new_model: TinyLlama | None) -> RowCounts:
         """The user's own files; with `new_model`, first a tokenizer made from them and a random model in model_dir."""
         make_tiny(model_dir, new_model, file_texts(files), seed=self._settings.seed)
-        chat = files.layout.format in ("chat", "instruction")
-        tokenizer, self._model_notes = open_tokenizer(model_dir, chat=chat)
+        tokenizer, self._model_notes = open_tokenizer(model_dir, chat=files.chat)
         self._prompt_rows = read_prompts(
             files.prompts, layout=layout_for(files, model_dir), on_bad_row=files.on_bad_row
         )

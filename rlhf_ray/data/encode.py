@@ -204,7 +204,7 @@ def _fit(
     if on_overlong == "truncate_left" and hopeless:
         raise DataError(
             f"answers of rows {_named(hopeless)} alone fill {limit}, and answers are never cut; "
-            "accepted: a larger limit, or on_overlong=drop"
+            "accepted: a larger limit, or data.on_long_prompt=drop"
         )
     return _by_length(rows, overlong, limit=limit, on_overlong=on_overlong)
 
@@ -219,7 +219,9 @@ def _by_length(
     """Which rows stay, and the report; DataError under "error"."""
     named = tuple(rows[i].id for i in overlong)
     if named and on_overlong == "error":
-        raise DataError(f"rows {_named(named)} are longer than {limit}; accepted: on_overlong=drop or truncate_left")
+        raise DataError(
+            f"rows {_named(named)} are longer than {limit}; accepted: data.on_long_prompt=drop or truncate_left"
+        )
     gone = set(overlong) if on_overlong == "drop" else set()
     kept = [i for i in range(len(rows)) if i not in gone]
     dropped, truncated = (named, ()) if on_overlong == "drop" else ((), named)

@@ -85,6 +85,17 @@ def end_token(tokenizer: PreTrainedTokenizerBase, *, chat: bool) -> int:
     return int(tokenizer.eos_token_id)
 
 
+def require_ending(tokenizer: PreTrainedTokenizerBase, eos_token_ids: Sequence[int], *, chat: bool) -> None:
+    """Raises DataError where answers would end with a token that does not end generation."""
+    end = end_token(tokenizer, chat=chat)
+    if end not in eos_token_ids:
+        raise DataError(
+            f"answers end with {tokenizer.convert_ids_to_tokens(end)} (id {end}), and the model's "
+            f"eos_token_id is {list(eos_token_ids)}: generation would go on after them; add {end} to "
+            "eos_token_id in generation_config.json"
+        )
+
+
 def render_conversation(conversation: Conversation, tokenizer: PreTrainedTokenizerBase, *, ask: bool) -> str:
     """The template's text; with `ask`, up to where the next answer begins."""
     if not tokenizer.chat_template:

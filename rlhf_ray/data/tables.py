@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,20 +14,17 @@ import numpy as np
 from rlhf_ray.data.completions import concat_prompts
 from rlhf_ray.data.encode import (
     LengthReport,
-    LossOn,
-    OnOverlong,
     encode_demonstrations,
     encode_preferences,
     encode_prompts,
     merge_reports,
 )
-from rlhf_ray.data.layout import Layout
+from rlhf_ray.data.files import DataFiles, Lengths, layout_for
 from rlhf_ray.data.on_disk import BatchFile
 from rlhf_ray.data.order import Rows, split_rows
-from rlhf_ray.data.read import OnBadRow, ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.read import ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
-from rlhf_ray.data.tokenizer import special_tokens
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, SftTargets, TrainBatch
 
@@ -38,6 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 Row = TypeVar("Row", PromptRow, DemonstrationRow, PreferenceRow)
+Encoded = TypeVar("Encoded")
 PIECE_ROWS = 2048  # rows whose texts are in memory at once
 
 
@@ -88,35 +85,6 @@ class Tables:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataFiles:
-    """Files of the user's own, and how they are read."""
-
-    prompts: Path
-    demonstrations: Path | None
-    preferences: Path | None
-    layout: Layout  # special tokens are added from the model directory
-    held_out_share: float
-    on_bad_row: OnBadRow
-    seed: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lengths:
-    """Limits in tokens, and which tokens of demonstrations are trained on."""
-
-    max_prompt_tokens: int
-    max_new_tokens: int  # of sampled answers
-    max_answer_tokens: int  # of written ones
-    on_long_prompt: OnOverlong
-    loss_on: LossOn
-
-    @property
-    def max_tokens(self) -> int:
-        """Prompt and written answer together."""
-        return self.max_prompt_tokens + self.max_answer_tokens
-
-
 def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:
     """What a grammar wrote; preferences are made later, from the policy's own answers."""
     encoder = Encoder(tokenizer, lengths=lengths)
@@ -151,8 +119,7 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         reports.append(lengths_report)
     if files.preferences is not None:
         groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
-        as_pairs = len({len(row.answers) for row in groups}) > 1
-        encode = partial(encoder.preferences, as_pairs=as_pairs)
+        encode = partial(encoder.preferences, as_pairs=in_pairs(groups))
         preferences, lengths_report = _split_batches(groups, encode, files)
         read.append(groups.report)
         reports.append(lengths_report)
@@ -168,11 +135,6 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         ),
         fates=_fates(read, reports),
     )
-
-
-def layout_for(files: DataFiles, model_dir: Path) -> Layout:
-    """The layout, with the special tokens of the model that reads the rows."""
-    return dataclasses.replace(files.layout, special_tokens=special_tokens(model_dir))
 
 
 def file_texts(files: DataFiles) -> Iterator[str]:
@@ -224,6 +186,30 @@ class Encoder:
         )
 
 
+def in_pairs(groups: RowStream[PreferenceRow]) -> bool:
+    """Whether rows have different numbers of answers, so that every two answers have to be a group of their own."""
+    return len({len(row.answers) for row in groups}) > 1
+
+
+def encode_piece(
+    rows: RowStream[Row], encode: Callable[[list[Row]], tuple[Encoded, LengthReport]], piece: list[Row]
+) -> tuple[Encoded, LengthReport]:
+    """Some of the rows, encoded; errors name the file."""
+    try:
+        return encode(piece)
+    except DataError as error:
+        raise DataError(f"{rows.report.path}: {error}") from error
+
+
+def require_rows(rows: RowStream[Row], report: LengthReport) -> LengthReport:
+    """The report. DataError where nothing is left."""
+    if not report.kept:
+        raise DataError(
+            f"{rows.report.path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left"
+        )
+    return report
+
+
 def take_prompts(prompts: Prompts, rows: Sequence[int] | Rows) -> Prompts:
     """The named prompts, in the order given."""
     return Prompts(
@@ -253,10 +239,10 @@ def _split_prompts(
     parts: dict[bool, list[Prompts]] = {False: [], True: []}
     reports = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        prompts, report = encoder.prompts(piece)
+        prompts, report = encode_piece(rows, encoder.prompts, piece)
         parts[held_out].append(prompts)
         reports.append(report)
-    report = _require_rows(rows, merge_reports(reports))
+    report = require_rows(rows, merge_reports(reports))
     return concat_prompts(parts[False]), concat_prompts(parts[True]), report
 
 
@@ -266,20 +252,11 @@ def _split_batches(
     parts: dict[bool, BatchFile[T]] = {False: BatchFile(), True: BatchFile()}
     reports = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        batch, report = encode(piece)
+        batch, report = encode_piece(rows, encode, piece)
         parts[held_out].append(batch)
         reports.append(report)
-    report = _require_rows(rows, merge_reports(reports))
+    report = require_rows(rows, merge_reports(reports))
     return Split(train=parts[False].batch(), held_out=parts[True].batch()), report
-
-
-def _require_rows(rows: RowStream[Row], report: LengthReport) -> LengthReport:
-    """The report. DataError where nothing is left."""
-    if not report.kept:
-        raise DataError(
-            f"{rows.report.path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left"
-        )
-    return report
 
 
 def _fates(read: Sequence[ReadReport], reports: Sequence[LengthReport]) -> RowFates:

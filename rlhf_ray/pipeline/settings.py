@@ -21,9 +21,8 @@ from rlhf_ray.config.algorithm import AlgorithmConfig
 from rlhf_ray.config.derived import gold_scorer
 from rlhf_ray.config.placement import RoleConfig
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.data.layout import layout_of
+from rlhf_ray.data.files import lengths_of
 from rlhf_ray.data.rows import CorpusSizes
-from rlhf_ray.data.tables import DataFiles, Lengths
 from rlhf_ray.generation.settings import HfSettings, VllmSettings
 from rlhf_ray.learner.forward import TokenDistribution
 from rlhf_ray.learner.torch_learner import StepMetrics, TorchSettings
@@ -50,22 +49,11 @@ CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", 
 EARLY_STOP_FACTOR = 1.5  # of target_approx_kl
 
 
-def lengths(config: TrainConfig) -> Lengths:
-    """Token limits."""
-    return Lengths(
-        max_prompt_tokens=config.data.max_prompt_tokens,
-        max_new_tokens=config.algorithm.max_new_tokens,
-        max_answer_tokens=config.data.max_answer_tokens or config.algorithm.max_new_tokens,
-        on_long_prompt=config.data.on_long_prompt,  # type: ignore[arg-type]  # one of the choices, checked at load
-        loss_on=config.sft.loss_on,  # type: ignore[arg-type]  # as above
-    )
-
-
 def data_settings(config: TrainConfig, run_dir: Path) -> DataSettings:
     """The data worker's."""
     return DataSettings(
         seed=config.seed,
-        lengths=lengths(config),
+        lengths=lengths_of(config),
         num_parts=config.generator.num_replicas,
         gold=gold_scorer(config),
         rollouts_dir=run_dir / "rollouts",
@@ -82,21 +70,6 @@ def corpus_sizes(config: TrainConfig) -> CorpusSizes:
         prompts=data.num_prompts,
         held_out_prompts=data.num_held_out,
         held_out_demonstrations=data.num_held_out,
-    )
-
-
-def data_files(config: TrainConfig) -> DataFiles:
-    """The user's own files."""
-    data = config.data
-    assert data.prompts is not None
-    return DataFiles(
-        prompts=Path(data.prompts),
-        demonstrations=None if data.demonstrations is None else Path(data.demonstrations),
-        preferences=None if data.preferences is None else Path(data.preferences),
-        layout=layout_of(data),
-        held_out_share=data.held_out_share,
-        on_bad_row=data.on_bad_row,  # type: ignore[arg-type]  # one of the choices, checked at load
-        seed=config.seed,
     )
 
 

@@ -16,6 +16,7 @@ from rlhf_ray.actors.team import Team, Workers
 from rlhf_ray.actors.transport import DeviceTransport, ObjectStoreTransport, Transport
 from rlhf_ray.config.derived import is_tiny
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.files import files_of
 from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.pipeline import settings
 
@@ -83,7 +84,7 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
             new_model,
         )
     else:
-        rows = runtime.call(workers.data, DataWorker.open_files, settings.data_files(config), base_model, new_model)
+        rows = runtime.call(workers.data, DataWorker.open_files, files_of(config), base_model, new_model)
     (counts,) = runtime.gather([rows])
     team = Team(
         runtime,

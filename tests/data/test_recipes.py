@@ -5,8 +5,9 @@ import json
 import pytest
 
 from rlhf_ray.config.data import DataConfig
+from rlhf_ray.data.files import DataFiles, Lengths
 from rlhf_ray.data.layout import layout_of
-from rlhf_ray.data.tables import DataFiles, Lengths, file_tables
+from rlhf_ray.data.tables import file_tables
 
 POST = {"subreddit": "tifu", "title": "The film Anna chose", "post": "The hotel was superb.\nThe piano was old."}
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from rlhf_ray.config.data import DataConfig
 from rlhf_ray.data import tables
+from rlhf_ray.data.files import DataFiles, Lengths
 from rlhf_ray.data.layout import layout_of
 from rlhf_ray.data.on_disk import RaggedFile
-from rlhf_ray.data.tables import DataFiles, Lengths, file_tables
+from rlhf_ray.data.tables import file_tables
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import Ragged
 

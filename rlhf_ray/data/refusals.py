@@ -1,0 +1,54 @@
+"""Which rows a tokenizer and the limits would refuse, by the functions that encode them for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from rlhf_ray.data.encode import LengthReport, merge_reports
+from rlhf_ray.data.files import DataFiles, Lengths, layout_for
+from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
+from rlhf_ray.data.tables import PIECE_ROWS, Encoder, encode_piece, in_pairs, require_rows
+from rlhf_ray.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Row = TypeVar("Row", PromptRow, DemonstrationRow, PreferenceRow)
+
+
+def refusals(
+    files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_dir: Path, lengths: Lengths
+) -> Iterator[str]:
+    """What is wrong with each file that cannot be trained on. Rows are read in one pass and forgotten."""
+    encoder = Encoder(tokenizer, lengths=lengths)
+    layout = layout_for(files, model_dir)
+    prompts = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
+    yield from _refusal("prompts", prompts, encoder.prompts)
+    if files.demonstrations is not None:
+        demonstrations = read_demonstrations(files.demonstrations, layout=layout, on_bad_row=files.on_bad_row)
+        yield from _refusal("demonstrations", demonstrations, encoder.demonstrations)
+    if files.preferences is not None:
+        groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
+        try:
+            encode = partial(encoder.preferences, as_pairs=in_pairs(groups))
+        except DataError as error:
+            yield f"data.preferences: {error}"
+            return
+        yield from _refusal("preferences", groups, encode)
+
+
+def _refusal(
+    name: str, rows: RowStream[Row], encode: Callable[[list[Row]], tuple[object, LengthReport]]
+) -> Iterator[str]:
+    """The first piece of the file that is refused says why."""
+    stream = iter(rows)
+    try:
+        reports = [encode_piece(rows, encode, piece)[1] for piece in iter(lambda: list(islice(stream, PIECE_ROWS)), [])]
+        require_rows(rows, merge_reports(reports))
+    except DataError as error:
+        yield f"data.{name}: {error}"

@@ -44,9 +44,13 @@ class Monitor:
         self._stop_above_kl = config.algorithm.stop_above_kl
         self._doctor = Doctor(rules, numbers(config))
         self._rulebook = rulebook(doctor)
-        self._treatment = replay(read_jsonl(findings) if findings.exists() else [], UNTREATED)
+        told = read_jsonl(findings) if findings.exists() else []
+        self._treatment = replay(told, UNTREATED)
         self._writer = FindingsWriter(run_dir)
         self._tell = tell
+        for record in told:
+            if record["record"] == "action" and record["policy"] != Policy.WARN.value:
+                self._doctor.set("algorithm.kl_coef", record["kl_coef"])
         for row in rows:
             self._doctor.observe(row["stage"], int(row["step"]), measured(row))
 

@@ -17,7 +17,19 @@ from rlhf_ray.actors.team import Team, learner_path
 from rlhf_ray.algorithms.experience import ExperienceSettings
 from rlhf_ray.algorithms.losses import SftLoss
 from rlhf_ray.learner.base import Update
-from rlhf_ray.types import Completions, ExperienceRefs, Last, Ragged, Ref, Rewards, Rollouts, Stats, merge_stats
+from rlhf_ray.types import (
+    Completions,
+    ExperienceRefs,
+    Last,
+    Ragged,
+    Ref,
+    Rewards,
+    Rollouts,
+    Stats,
+    Sum,
+    UpdateResult,
+    merge_stats,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +85,13 @@ class ActorPpoTeam:
 
     def update(self, experience: ExperienceRefs, policy: Update, critic: Update) -> Stats:
         """See PpoTeam."""
-        results = self._team.runtime.gather(
+        results: list[UpdateResult] = self._team.runtime.gather(
             [
                 self._train(self._workers.policy, experience.policy, policy),
                 self._train(self._workers.critic, experience.critic, critic),
             ]
         )
-        return merge_stats(result.stats for result in results)
+        return merge_stats(result.stats for result in results) | progress_stats(*results, planned=policy)
 
     def sync(self, version: int) -> Stats:
         """See PpoTeam."""
@@ -171,3 +183,14 @@ class ActorPpoTeam:
         )
         loss = stats["sft/loss"].value
         return {"eval/perplexity": Last(None if loss is None else math.exp(min(loss, 700.0)))}
+
+
+def progress_stats(policy: UpdateResult, critic: UpdateResult, *, planned: Update) -> Stats:
+    """How much was trained, and whether the stop rule cut the policy's passes short."""
+    passes = 1 + max(minibatch.epoch for minibatch in planned.plan)
+    return {
+        "policy/optimizer_steps": Sum(policy.optimizer_steps),
+        "policy/epochs": Last(policy.epochs),
+        "policy/stopped_early": Last(float(policy.epochs < passes)),
+        "val/optimizer_steps": Sum(critic.optimizer_steps),
+    }

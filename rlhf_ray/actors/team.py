@@ -86,7 +86,11 @@ class Team:
         started_s = time.time()
         require_agreement(self._transport.send(version), version=version)
         gap = self._ask_probe(version)
-        return {"sync/probe_gap": Last(gap), "sync/seconds": Last(time.time() - started_s)}
+        return {
+            "sync/version": Last(float(version)),
+            "sync/probe_gap": Last(gap),
+            "sync/seconds": Last(time.time() - started_s),
+        }
 
     def start_clock(self) -> None:
         """Forget what was done before; the time that checkpoints took since the last clock is told once more."""
@@ -103,6 +107,7 @@ class Team:
             **({"time/checkpoint": Last(busy_s(checkpoints))} if checkpoints else {}),
             **{f"time/{name}": Last(busy_s(pick(spans, name))) for name in PHASES},
             "time/iteration": Last(wall_s),
+            "time/idle": Last(max(0.0, wall_s - busy_s(spans))),
             "time/orchestration": Last(max(0.0, wall_s - busy)),
         }
 

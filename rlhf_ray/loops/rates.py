@@ -22,6 +22,7 @@ def rates(stats: Stats, *, step: int, episodes: int) -> Stats:
         "throughput/samples_per_second": Last(episodes / wall_s if wall_s else None),
         "throughput/tokens_per_second": Last(lengths.total / wall_s if wall_s else None),
         "throughput/generate_tokens_per_second": Last(lengths.total / generate_s if generate_s else None),
+        "rollout/num_tokens": Sum(lengths.total),
         "episode": Sum(step * episodes),
         "eps": Last(episodes / wall_s if wall_s else None),
     }

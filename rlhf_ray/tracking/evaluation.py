@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlhf_ray.algorithms.variety import distinct_n, repeated_ngram_share
-from rlhf_ray.tracking.intervals import win_rate
+from rlhf_ray.tracking.intervals import paired_gain, win_rate
 from rlhf_ray.tracking.preference_stats import pair_margins
-from rlhf_ray.types import Completions, FinishReason, Last, Mean, Ragged, Rewards, Stats
+from rlhf_ray.types import Completions, FinishReason, Last, Mean, Ragged, Rewards, Stats, Sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,9 @@ def evaluation_stats(judged: Judged, baseline: Judged) -> Stats:
         "eval/kl": _mean(kl),
         "eval/length_mean": _mean(answers.tokens.lengths),
         "eval/eos_rate": _mean(np.array([reason is FinishReason.STOP for reason in answers.finish_reasons])),
+        "eval/num_prompts": Sum(len(answers.texts) // judged.num_samples),
+        "eval/num_answers": Sum(len(answers.texts)),
+        "eval/distinct_1": Last(distinct_n(answers.tokens, n=1)),
         "eval/distinct_2": Last(distinct_n(answers.tokens, n=2)),
         "eval/repetition_4gram": repeated_ngram_share(answers.tokens, n=4),
     }
@@ -59,6 +62,14 @@ def evaluation_stats(judged: Judged, baseline: Judged) -> Stats:
             stats[f"eval/parts/{part.name}"] = _mean(part.values)
         _, margins = pair_margins(judged.gold.scores, judged.proxy.scores, group=judged.num_samples)
         stats["eval/preference_accuracy"] = _mean(margins > 0)
+        stats["eval/num_pairs"] = Sum(len(margins))
+    if judged.gold is not None and baseline.gold is not None:
+        gain = paired_gain(
+            judged.gold.scores.reshape(-1, judged.num_samples), baseline.gold.scores.reshape(-1, judged.num_samples)
+        )
+        stats["eval/gold_gain"] = Last(gain.value)
+        stats["eval/gold_gain_low"] = Last(gain.low)
+        stats["eval/gold_gain_high"] = Last(gain.high)
     return stats
 
 

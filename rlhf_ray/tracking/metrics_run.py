@@ -42,8 +42,6 @@ TIME = (
     Metric("time/policy_logprobs", "policy log-probs before the update", "s", "per iteration"),
     Metric("time/estimate", "rewards, advantages, rollout record", "s", "per iteration"),
     Metric("time/update", "training policy and critic", "s", "per iteration"),
-    Metric("time/update_policy", "training the policy", "s", "per iteration"),
-    Metric("time/update_critic", "training the critic", "s", "per iteration"),
     Metric("time/sync", "weights to all generators, confirmed", "s", "per iteration"),
     Metric("time/evaluate", "held-out prompts and pairs", "s", "per iteration"),
     Metric("time/checkpoint", "writing the last checkpoint", "s", "per iteration"),
@@ -56,15 +54,12 @@ TIME = (
 
 THROUGHPUT = (
     Metric("throughput/samples_per_second", "answers / time/iteration", "answers/s", "per iteration"),
-    Metric("throughput/tokens_per_second", "generated or trained tokens / time/iteration", "tokens/s", "per iteration"),
+    Metric("throughput/tokens_per_second", "generated tokens / time/iteration", "tokens/s", "per iteration"),
     Metric("throughput/generate_tokens_per_second", "generated tokens / time/generate", "tokens/s", "per iteration"),
-    Metric("throughput/update_tokens_per_second", "tokens trained on / time/update", "tokens/s", "per iteration"),
-    Metric("throughput/learner_mfu", "model FLOPs of the update / device peak", "share", "per iteration"),
     Metric("sync/seconds", "the last weight sync, from first byte to last confirmation", "s", "last"),
     Metric("sync/probe_gap", "generator against learner on fixed prompts after the sync", "nats", "max over tokens"),
     Metric("sync/version", "policy version that all generators confirmed", "steps", "last"),
     Metric("episode", "answers made so far", "answers", "last"),
-    Metric("epoch", "passes over the training rows so far", "passes", "last"),
     Metric("eps", "answers per second of this iteration", "answers/s", "per iteration"),
 )
 

@@ -35,7 +35,7 @@ def preference_stats(
         "reward_model/val_loss": _mean(np.logaddexp(0, -margins)),
         "reward_model/val_accuracy": _mean(right),
         "reward_model/val_accuracy_clear": _mean(right[clear]),
-        "reward_model/margin_mean": _mean(margins),
+        "reward_model/val_margin_mean": _mean(margins),
         "reward_model/margin_std": Last(float(margins.std()) if len(margins) else None),
         "reward_model/calibration_error": Last(calibration),
         "reward_model/score_ceiling": Last(float(np.quantile(best, 0.99)) if len(best) else None),

@@ -14,7 +14,7 @@ def test_pairs_are_compared_within_their_group_and_ties_of_labels_are_none():
     assert stats["reward_model/val_accuracy"] == Mean(1.0, 2)
     assert stats["reward_model/val_accuracy_clear"] == Mean(1.0, 1)
     assert stats["reward_model/num_val_pairs"].value == 2
-    assert stats["reward_model/margin_mean"].value == pytest.approx((1.0 - 2.0) / 2)
+    assert stats["reward_model/val_margin_mean"].value == pytest.approx((1.0 - 2.0) / 2)
 
 
 def test_a_tie_of_scores_is_not_accurate():

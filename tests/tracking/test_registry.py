@@ -72,3 +72,29 @@ def test_the_names_that_dashboards_know_are_there():
         " val/clipfrac_avg val/ratio val/ratio_var val/num_eos_tokens"
     )
     check_names(trl.split())
+
+
+# read in the logs of other trainers, by the doctor, which needs their formulas
+NOT_WRITTEN = ("dpo/", "reward/disagreement", "reward/masked")
+READERS = ("doctor/", "report/", "tracking/metrics_", "tracking/comparison", "tracking/summary", "tracking/progress")
+
+
+def test_every_registered_metric_is_written_by_the_package():
+    """Whole, or in two pieces: f"time/{name}", f"{stage}/grad_norm"."""
+    whole, beginnings, ends = set(), set(), set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.relative_to(PACKAGE).as_posix().startswith(READERS):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                beginnings |= {node.values[0].value} if isinstance(node.values[0], ast.Constant) else set()
+                ends |= {node.values[-1].value} if isinstance(node.values[-1], ast.Constant) else set()
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                whole.add(node.value)
+
+    def is_written(name):
+        beginning, slash, end = name.partition("<")[0].rpartition("/")
+        known = name in whole or slash + end in ends
+        return known or (beginning + slash in beginnings and (not end or end in whole))
+
+    assert [one.name for one in METRICS if not is_written(one.name) and not one.name.startswith(NOT_WRITTEN)] == []

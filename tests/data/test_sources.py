@@ -1,5 +1,7 @@
 """The same rows come back from every format, with their numbers."""
 
+from pathlib import Path
+
 import pytest
 
 from rlhf_ray.config.data import DataConfig
@@ -62,6 +64,39 @@ def test_a_cut_parquet_file_is_refused_by_name(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"rows\.parquet: not readable as parquet"):
         list(numbered_rows(tmp_path / "rows.parquet"))
+
+
+@pytest.fixture
+def data_set(tmp_path, monkeypatch):
+    """A data set of two splits in a directory, and a cache of its own."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "colours"
+    datasets.Dataset.from_list(ROWS).to_parquet(folder / "train.parquet")
+    datasets.Dataset.from_list(ROWS[:3]).to_parquet(folder / "test.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("split", "rows"), [("", ROWS), (":train", ROWS), (":test", ROWS[:3]), (":train[:7]", ROWS[:7])]
+)
+def test_a_data_set_is_read_by_its_path_and_split(data_set, split, rows):
+    found = list(numbered_rows(Path(f"hf:{data_set}{split}")))
+    assert [row.line for row in found] == list(range(1, len(rows) + 1))
+    assert [row.value for row in found] == rows
+
+
+def test_the_prompts_of_a_data_set_are_rows_like_any_others(data_set):
+    source = Path(f"hf:{data_set}:test")
+    prompts = read_prompts(source, layout=layout_of(DataConfig()), on_bad_row="error")
+    assert [(row.id, row.prompt) for row in prompts] == [(str(i + 1), f"Name colour {i}.") for i in range(3)]
+
+
+def test_an_unknown_split_is_refused_by_name(data_set):
+    source = Path(f"hf:{data_set}:tets")
+    with pytest.raises(DataError, match=r"colours:tets: cannot be loaded: Unknown split \"tets\""):
+        list(numbered_rows(source))
 
 
 def test_an_unknown_data_set_is_refused_by_name(tmp_path):

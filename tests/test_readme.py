@@ -24,6 +24,8 @@ RUN_DIRECTORY_PAGE = (ROOT / "docs" / "run-directory.md").read_text(encoding="ut
 TRAIN = "python -m rlhf_ray.train"
 SMALL = "experiment=tiny_test generator=hf placement=local"
 RESUME = f"{TRAIN} resume=RUN_DIRECTORY"
+DOCTOR = "python -m rlhf_ray.doctor RUN_DIRECTORY"
+REPORT = "python -m rlhf_ray.report RUN_DIRECTORY"
 FIGURES = "python benchmarks/seed_figures.py RUN_DIRECTORY RUN_DIRECTORY RUN_DIRECTORY"
 OWN_MODELS = f"{TRAIN} 'stages=[ppo]' model.path=DIR reward.path=DIR data.prompts=FILE"
 
@@ -36,6 +38,8 @@ EXECUTED = {
     OWN_MODELS: SMALL,
     f"{TRAIN} -m seed=1,2,3": "dry_run=true",
     RESUME: "",
+    DOCTOR: "|| test $? -le 2",  # a run of seconds may well be warned of
+    REPORT: "",
     FIGURES: "--page page.md --picture seeds.png",
     f"{TRAIN} --help": "",
     f"{TRAIN} --cfg job": "",
@@ -160,6 +164,14 @@ def test_a_run_continued_from_its_last_checkpoint_ends_with_the_same_numbers(pla
     assert (run_dir / "artifacts" / "policy" / "model.safetensors").read_bytes() == (
         place.finished / "artifacts" / "policy" / "model.safetensors"
     ).read_bytes()
+
+
+def test_doctor_and_report_read_a_run(place):
+    shutil.copytree(place.finished, place.folder / "first")
+    (place.folder / "first" / "report.html").unlink()
+    assert "VERDICT" in place.call(DOCTOR)
+    assert "report.html" in place.call(REPORT)
+    assert (place.folder / "first" / "report.html").stat().st_size > 3_000_000
 
 
 def test_figures_of_seeds_are_made_from_run_directories(place):

@@ -13,7 +13,7 @@ from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.config.digest import config_digest
 from rlhf_ray.files.atomic import replace_folder
 from rlhf_ray.pipeline.context import Context
-from rlhf_ray.pipeline.reuse import find_result, inputs_digest
+from rlhf_ray.pipeline.reuse import code_digest, find_result, inputs_digest
 from rlhf_ray.tracking.artifacts import (
     CARD,
     ArtifactCard,
@@ -124,7 +124,7 @@ def made_by(ctx: Context, names: list[str]) -> list[ArtifactCard]:
 
 
 def _inputs(ctx: Context, stage: str, given: Sequence[Parent]) -> str:
-    return inputs_digest(ctx.config, stage, given, commit=ctx.records.git_commit)
+    return inputs_digest(ctx.config, stage, given, code=code_digest())
 
 
 def _parent(ctx: Context, role: str, path: Path) -> Parent:

@@ -9,8 +9,10 @@ from typing import Any
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import ArtifactError
-from rlhf_ray.files.digest import json_digest
+from rlhf_ray.files.digest import file_digest, json_digest
 from rlhf_ray.tracking.artifacts import CARD, Parent, read_artifact
+
+PACKAGE = Path(__file__).parents[1]
 
 # sections of the configuration that a stage's result depends on, besides its parents and its data
 _SECTIONS = {
@@ -18,10 +20,11 @@ _SECTIONS = {
     "reward_model": ("model", "reward_model", "reward", "learner"),
 }
 _ALL = ("model", "sft", "reward_model", "reward", "algorithm", "generator", "learner", "evaluation")
+_MODULES = ("actors", "algorithms", "data", "generation", "learner", "loops", "models", "reward", "weight_sync")
 _SAMPLING = ("temperature", "max_new_tokens")
 
 
-def inputs_digest(config: TrainConfig, stage: str, made_from: Sequence[Parent], *, commit: str | None) -> str:
+def inputs_digest(config: TrainConfig, stage: str, made_from: Sequence[Parent], *, code: str) -> str:
     """Digest over all that a stage's result follows from: what it was made from, settings, seed and code.
 
     Where a directory lies does not count, its content does.
@@ -39,9 +42,19 @@ def inputs_digest(config: TrainConfig, stage: str, made_from: Sequence[Parent], 
             "lengths": [config.data.max_prompt_tokens, config.data.on_long_prompt],
             "settings": settings,
             "parents": {parent.role: parent.digest for parent in made_from},
-            "commit": commit,
+            "code": code,
         }
     )
+
+
+def code_digest() -> str:
+    """Digest over the modules that results follow from, as they are now, committed or not."""
+    files = {
+        path.relative_to(PACKAGE).as_posix(): file_digest(path)
+        for name in _MODULES
+        for path in sorted((PACKAGE / name).rglob("*.py"))
+    }
+    return json_digest(files)
 
 
 def find_result(folder: Path, name: str, *, inputs: str) -> Path | None:

@@ -60,7 +60,7 @@ def ray_cluster() -> Iterator[None]:
 @contextmanager
 def opened_bench(runtime_kind: type, run_dir: Path, trained: Path, words: tuple[str, ...]) -> Iterator[Bench]:
     """A team over the models of a finished run."""
-    from rlhf_ray.pipeline import settings
+    from rlhf_ray.pipeline import worker_settings
     from rlhf_ray.pipeline.start import open_team
 
     config = small_config(run_dir, *words, f"model.path={trained}/artifacts/base-model")
@@ -68,7 +68,7 @@ def opened_bench(runtime_kind: type, run_dir: Path, trained: Path, words: tuple[
         if config.placement.backend == "local":
             runtime = runtime_kind()
         else:
-            runtime = runtime_kind(settings.resources(config), settings.cluster_settings(config))
+            runtime = runtime_kind(worker_settings.resources(config), worker_settings.cluster_settings(config))
         stack.callback(runtime.close)
         artifacts = trained / "artifacts"
         yield Bench(
@@ -107,21 +107,25 @@ def vllm_bench(ray_bench, tmp_path_factory) -> Iterator[Bench]:
     from rlhf_ray.actors.generator_worker import GeneratorWorker
     from rlhf_ray.actors.team import Team
     from rlhf_ray.actors.transport import ObjectStoreTransport
-    from rlhf_ray.pipeline import settings
+    from rlhf_ray.pipeline import worker_settings
 
     words = (*(word for word in ray_bench.words if word != "generator=hf"), "generator=vllm")
     config = small_config(tmp_path_factory.mktemp("vllm") / "run", *words)
-    roles = {role: wanted for role, wanted in settings.resources(config).items() if role.startswith("generator-")}
-    runtime = FaultyRayRuntime(roles, settings.cluster_settings(config))
+    roles = {
+        role: wanted for role, wanted in worker_settings.resources(config).items() if role.startswith("generator-")
+    }
+    runtime = FaultyRayRuntime(roles, worker_settings.cluster_settings(config))
     opened = ray_bench.opened
-    generators = tuple(runtime.start(role, GeneratorWorker, settings.generator_settings(config)) for role in roles)
+    generators = tuple(
+        runtime.start(role, GeneratorWorker, worker_settings.generator_settings(config)) for role in roles
+    )
     workers = dataclasses.replace(opened.team.workers, generators=generators)
     team = Team(
         runtime,
         workers,
         transport=ObjectStoreTransport(runtime, workers.policy, generators),
         sampling=opened.team.sampling,
-        probe=settings.probe_settings(config),
+        probe=worker_settings.probe_settings(config),
     )
     runtime.gather(team.open_generators(opened.base_model))
     yield dataclasses.replace(ray_bench, opened=dataclasses.replace(opened, team=team), words=words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ class Checkpoints:
 
     store: CheckpointStore
     every: int
+    rows: Mapping[str, int]  # what became of the data's rows; part of every checkpoint's state
 
     def due(self, step: int) -> bool:
         """Whether the period is over."""
@@ -28,4 +29,4 @@ class Checkpoints:
         except BaseException:
             self.store.abandon(step)
             raise
-        self.store.commit(step, state=state)
+        self.store.commit(step, state={**state, "rows": dict(self.rows)})

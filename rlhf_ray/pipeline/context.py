@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ class Context:
     def checkpoints(self, stage: str, *, every: int, parts: tuple[str, ...]) -> Checkpoints:
         """A stage's checkpoints."""
         root = self.run_dir / "checkpoints" / stage
-        return Checkpoints(store=CheckpointStore(root, keep=self.config.checkpoint.keep, parts=parts), every=every)
+        store = CheckpointStore(root, keep=self.config.checkpoint.keep, parts=parts)
+        return Checkpoints(store=store, every=every, rows=asdict(self.opened.rows.fates))
 
     def go_back(self, stage: str, step: int) -> None:
         """Set aside what was recorded after this step, and judge as if it had not been."""

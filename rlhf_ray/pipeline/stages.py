@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
 from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
 from rlhf_ray.models.directory import SCORE_HEAD
 from rlhf_ray.models.load import HeadStart
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import stage_settings
 from rlhf_ray.pipeline.artifacts import Result, earlier_result, export, made_from
 from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
@@ -41,9 +42,9 @@ def sft_stage(ctx: Context) -> Path:
     runtime.at("sft")
     train, held_out = runtime.call_many(workers.data, DataWorker.demonstrations, num_results=2)
     runtime.gather(
-        [runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model, settings.SFT_METRICS)]
+        [runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model, stage_settings.SFT_METRICS)]
     )
-    sft = settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
+    sft = stage_settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
     checkpoints = ctx.checkpoints("sft", every=ctx.config.checkpoint.sft_every, parts=("policy",))
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
     ctx.display.stage("sft", total=sft.num_steps, done=start)
@@ -79,13 +80,13 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
         LearnerWorker.open_scalar,
         policy,
         ScalarStart(start=HeadStart.RANDOM, head=SCORE_HEAD, seed=ctx.config.seed),
-        settings.REWARD_MODEL_METRICS,
+        stage_settings.REWARD_MODEL_METRICS,
     )
     train, held_out = preferences(ctx, policy)
     num_groups, group, num_pairs = runtime.gather(
         [opening, runtime.call(workers.data, DataWorker.group_counts, train)]
     )[1]
-    loop = settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
+    loop = stage_settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
     checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
     start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
     ctx.display.stage("reward_model", total=loop.num_steps, done=start)
@@ -137,13 +138,13 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     open_models(ctx, policy=policy, reward=reward)
     ppo_team = ActorPpoTeam(
         team,
-        settings.ppo_team_settings(
+        stage_settings.ppo_team_settings(
             config,
             has_demonstrations=ctx.opened.rows.demonstrations > 0,
             retokenize=open_reward_text(ctx, reward),
         ),
     )
-    loop = settings.ppo_settings(config)
+    loop = stage_settings.ppo_settings(config)
     checkpoints = ctx.checkpoints("ppo", every=config.checkpoint.every, parts=("policy", "critic"))
     latest = checkpoints.store.latest()
     ctx.display.stage("ppo", total=loop.num_iterations, done=0 if latest is None else latest.step)
@@ -162,7 +163,7 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         record(0, before)
     else:
         load(ctx, latest.path, roles=("policy", "critic"))
-        state = PpoState(**latest.state)
+        state = PpoState(**{field.name: latest.state[field.name] for field in fields(PpoState)})
         team.sync(version=state.step)
     hooks = PpoHooks(
         watch=ppo_team,
@@ -194,7 +195,7 @@ def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:
     if ctx.opened.rows.preference_groups:
         return runtime.call_many(workers.data, DataWorker.preferences, num_results=2)
     ctx.display.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
-    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS)])
+    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy, stage_settings.POLICY_METRICS)])
     team.sync(version=0)
     requests = runtime.call_many(
         workers.data,
@@ -235,8 +236,8 @@ def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:
     scalar = ScalarStart(start=start, head=head, seed=ctx.config.seed)
     ctx.display.message(f"critic: a copy of {critic}, its head {'as stored' if from_reward else 'new, all 0'}")
     opening = [
-        runtime.call(workers.policy, LearnerWorker.open_policy, policy, settings.POLICY_METRICS),
-        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, scalar, settings.CRITIC_METRICS),
+        runtime.call(workers.policy, LearnerWorker.open_policy, policy, stage_settings.POLICY_METRICS),
+        runtime.call(workers.critic, LearnerWorker.open_scalar, critic, scalar, stage_settings.CRITIC_METRICS),
         runtime.call(workers.reward, RewardWorker.open, reward, head, device),
     ]
     if ctx.config.algorithm.reference:

@@ -18,7 +18,7 @@ from rlhf_ray.config.derived import is_tiny
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.files import files_of
 from rlhf_ray.models.directory import inspect_model
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import worker_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,34 +34,34 @@ def open_runtime(config: TrainConfig) -> Runtime:
     """Ray actors, or plain objects in this process."""
     if config.placement.backend == "local":
         return LocalRuntime()
-    return RayRuntime(settings.resources(config), settings.cluster_settings(config))
+    return RayRuntime(worker_settings.resources(config), worker_settings.cluster_settings(config))
 
 
 def start_workers(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Workers:
     """All workers at once; their imports and constructors run side by side."""
     placement, learner = config.placement, config.learner
     return Workers(
-        data=runtime.start("data", DataWorker, settings.data_settings(config, run_dir)),
+        data=runtime.start("data", DataWorker, worker_settings.data_settings(config, run_dir)),
         policy=runtime.start(
             "policy",
             LearnerWorker,
-            settings.learner_settings(config, role=placement.policy),
+            worker_settings.learner_settings(config, role=placement.policy),
         ),
         critic=runtime.start(
             "critic",
             LearnerWorker,
-            settings.learner_settings(config, role=placement.critic),
+            worker_settings.learner_settings(config, role=placement.critic),
         ),
         reference=runtime.start(
             "reference",
             ReferenceWorker,
-            settings.distribution(config),
+            worker_settings.distribution(config),
             learner.micro_batch_tokens,
             placement.reference.threads,
         ),
         reward=runtime.start("reward", RewardWorker, learner.micro_batch_tokens, placement.reward.threads),
         generators=tuple(
-            runtime.start(f"generator-{i}", GeneratorWorker, settings.generator_settings(config))
+            runtime.start(f"generator-{i}", GeneratorWorker, worker_settings.generator_settings(config))
             for i in range(config.generator.num_replicas)
         ),
     )
@@ -73,13 +73,13 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
     base_model = run_dir / "artifacts" / "base-model" if config.model.path is None else Path(config.model.path)
     if config.model.path is None and config.model.new == "smollm2":
         runtime.gather([runtime.call(workers.data, DataWorker.make_smollm2, base_model)])
-    new_model = settings.new_model(config) if is_tiny(config) else None
+    new_model = worker_settings.new_model(config) if is_tiny(config) else None
     if config.data.prompts is None:
         rows = runtime.call(
             workers.data,
             DataWorker.open_built_in,
             config.data.built_in,
-            settings.corpus_sizes(config),
+            worker_settings.corpus_sizes(config),
             base_model,
             new_model,
         )
@@ -89,9 +89,9 @@ def open_team(runtime: Runtime, config: TrainConfig, run_dir: Path) -> Opened:
     team = Team(
         runtime,
         workers,
-        sampling=settings.sampling(config, inspect_model(base_model).eos_token_ids),
+        sampling=worker_settings.sampling(config, inspect_model(base_model).eos_token_ids),
         transport=open_transport(runtime, workers, config),
-        probe=settings.probe_settings(config),
+        probe=worker_settings.probe_settings(config),
     )
     team.open_generators(base_model)
     return Opened(team=team, rows=counts, base_model=base_model)

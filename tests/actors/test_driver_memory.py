@@ -17,7 +17,7 @@ from rlhf_ray.actors.ray_runtime import ClusterSettings, RayRuntime
 from rlhf_ray.actors.team import ProbeSettings, Team
 from rlhf_ray.actors.transport import ObjectStoreTransport
 from rlhf_ray.loops.ppo import PpoSettings, PpoState, iteration
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import stage_settings
 
 TOKENS = 8192  # of every answer
 BATCH = 16  # answers; and 16 times as many
@@ -44,8 +44,8 @@ def ppo_of(ray_bench, ray_cluster, tmp_path_factory):
     )
 
     config = ray_bench.config(tmp_path_factory.mktemp("run") / "run")
-    parts = settings.ppo_team_settings(config, has_demonstrations=False, retokenize=False)
-    loop = settings.ppo_settings(config)
+    parts = stage_settings.ppo_team_settings(config, has_demonstrations=False, retokenize=False)
+    loop = stage_settings.ppo_settings(config)
 
     def make(batch_size: int) -> tuple[ActorPpoTeam, PpoSettings]:
         experience = dataclasses.replace(parts.experience, max_new_tokens=TOKENS)

@@ -12,7 +12,7 @@ from rlhf_ray.actors.local_runtime import LocalRuntime
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.errors import StaleGeneratorError
 from rlhf_ray.loops.ppo import PpoState, iteration, updates
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import stage_settings
 from rlhf_ray.tracking.registry import check_names
 from rlhf_ray.types import Completions, PolicyTargets, Ref, Rollouts, Stat, TrainBatch
 
@@ -22,7 +22,7 @@ def ppo_team(bench: Bench, tmp_path) -> ActorPpoTeam:
     bench.open_models(tmp_path / "models")
     config = bench.config(tmp_path / "run")
     return ActorPpoTeam(
-        bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+        bench.opened.team, stage_settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
     )
 
 
@@ -40,7 +40,7 @@ def fetched(bench: Bench, ref: Ref):
 
 
 def test_one_round_goes_through_every_call_and_only_refs_and_numbers_reach_the_driver(bench, tmp_path):
-    team, loop = ppo_team(bench, tmp_path), settings.ppo_settings(bench.config(tmp_path / "run"))
+    team, loop = ppo_team(bench, tmp_path), stage_settings.ppo_settings(bench.config(tmp_path / "run"))
     before = team.evaluate(0)
     completions = team.generate(0)
     rollouts = team.assess(completions)
@@ -106,6 +106,6 @@ def test_the_frozen_models_stay_what_they_are_while_the_policy_moves(local_bench
     moving = (workers.policy.handle._model, workers.critic.handle._model)
 
     before = [weights_digest(model) for model in (*frozen, *moving)]
-    iteration(team, settings.ppo_settings(config), PpoState(step=0, kl_coef=0.05, learning_rate_share=1.0))
+    iteration(team, stage_settings.ppo_settings(config), PpoState(step=0, kl_coef=0.05, learning_rate_share=1.0))
     after = [weights_digest(model) for model in (*frozen, *moving)]
     assert [old == new for old, new in zip(before, after, strict=True)] == [True, True, False, False]

@@ -7,7 +7,7 @@ import pytest
 from small_run import by_step, read_metrics
 
 from rlhf_ray.loops.ppo import PpoHooks, PpoState, Verdict, train_ppo
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import stage_settings
 from rlhf_ray.pipeline.monitor import above_limit
 from rlhf_ray.pipeline.stages import ppo_stage
 from rlhf_ray.types import Last, StopRule
@@ -49,7 +49,7 @@ def test_a_reason_ends_the_run_after_that_iteration_with_everything_written(loca
         from rlhf_ray.actors.ppo_team import ActorPpoTeam
 
         team = ActorPpoTeam(
-            ctx.opened.team, settings.ppo_team_settings(ctx.config, has_demonstrations=True, retokenize=False)
+            ctx.opened.team, stage_settings.ppo_team_settings(ctx.config, has_demonstrations=True, retokenize=False)
         )
         team.evaluate(0)
         checkpoints = ctx.checkpoints("ppo", every=5, parts=("policy", "critic"))
@@ -60,7 +60,7 @@ def test_a_reason_ends_the_run_after_that_iteration_with_everything_written(loca
             rollback=lambda step: pytest.fail(f"nobody asked to go back to {step}"),
             checkpoints=checkpoints,
         )
-        state, reason = train_ppo(team, settings.ppo_settings(ctx.config), PpoState(step=0, **START), hooks)
+        state, reason = train_ppo(team, stage_settings.ppo_settings(ctx.config), PpoState(step=0, **START), hooks)
     assert (state.step, reason) == (2, "enough")
     assert asked == [(1, True, True), (2, True, True)]
     assert told == [(1, False), (2, True)]
@@ -102,10 +102,10 @@ def test_the_rule_for_stopping_passes_reaches_the_policy_only(local_bench, tmp_p
         config = local_bench.config(tmp_path / "run", "algorithm.epochs=4")
         local_bench.open_models(tmp_path / name)
         team = ActorPpoTeam(
-            local_bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+            local_bench.opened.team, stage_settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
         )
         stop = None if above is None else StopRule(metric="policy/approxkl_k3_avg", above=above)
-        loop = dataclasses.replace(settings.ppo_settings(config), stop=stop)
+        loop = dataclasses.replace(stage_settings.ppo_settings(config), stop=stop)
         _, stats = iteration(team, loop, PpoState(step=0, **START))
         counts[name] = (stats["policy/grad_norm"].count, stats["val/grad_norm"].count)
     assert counts == {"never": (4, 4), "at once": (1, 4)}
@@ -115,4 +115,6 @@ def test_the_settings_turn_a_target_into_a_limit(tmp_path):
     from small_run import small_config
 
     config = small_config(tmp_path / "run", "generator=hf", "algorithm.target_approx_kl=0.02")
-    assert settings.ppo_settings(config).stop == StopRule(metric="policy/approxkl_k3_avg", above=pytest.approx(0.03))
+    assert stage_settings.ppo_settings(config).stop == StopRule(
+        metric="policy/approxkl_k3_avg", above=pytest.approx(0.03)
+    )

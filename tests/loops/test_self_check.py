@@ -12,7 +12,7 @@ from rlhf_ray.errors import SelfCheckError, StaleGeneratorError
 from rlhf_ray.loops.ppo import PpoState, updates
 from rlhf_ray.loops.self_check import CheckLimits, check_identities
 from rlhf_ray.models.load import HeadStart
-from rlhf_ray.pipeline import settings
+from rlhf_ray.pipeline import stage_settings
 from rlhf_ray.types import Last, Max, Mean
 
 LIMITS = CheckLimits(ratio=1e-4, kl=1e-4, logprob_gap=1e-3, critic_gap=1e-4)
@@ -67,9 +67,9 @@ def measured(bench, tmp_path) -> None:
     """Measure on the open team what it holds now, and check it as the loop does."""
     config = bench.config(tmp_path / "run")
     team = ActorPpoTeam(
-        bench.opened.team, settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
+        bench.opened.team, stage_settings.ppo_team_settings(config, has_demonstrations=True, retokenize=False)
     )
-    loop = settings.ppo_settings(config)
+    loop = stage_settings.ppo_settings(config)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef, learning_rate_share=1.0)
     policy, _ = updates(loop, state)
     check_identities(team.self_check(0, kl_coef=state.kl_coef, policy=policy), step=0, limits=loop.limits)
@@ -101,7 +101,7 @@ def test_a_critic_that_is_not_the_reward_model_is_found(local_bench, tmp_path):
     local_bench.open_models(tmp_path / "models")
     team = local_bench.opened.team
     scalar = ScalarStart(start=HeadStart.ZERO, head="score", seed=1)
-    start = (local_bench.policy, scalar, settings.CRITIC_METRICS)
+    start = (local_bench.policy, scalar, stage_settings.CRITIC_METRICS)
     team.runtime.gather([team.runtime.call(team.workers.critic, LearnerWorker.open_scalar, *start)])
     with pytest.raises(SelfCheckError) as caught:
         measured(local_bench, tmp_path)
@@ -122,7 +122,7 @@ def test_generators_with_older_weights_than_their_label_are_found(local_bench, t
     """The policy is another one now, and was not sent."""
     local_bench.open_models(tmp_path / "models")
     team = local_bench.opened.team
-    other = (local_bench.policy.with_name("base-model"), settings.POLICY_METRICS)
+    other = (local_bench.policy.with_name("base-model"), stage_settings.POLICY_METRICS)
     team.runtime.gather([team.runtime.call(team.workers.policy, LearnerWorker.open_policy, *other)])
     with pytest.raises(SelfCheckError) as caught:
         measured(local_bench, tmp_path)

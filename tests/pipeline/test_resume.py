@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from small_run import read_metrics, reproducible
+from small_run import LOCAL, read_metrics, reproducible, small_config
 
 from rlhf_ray import pipeline
 from rlhf_ray.config.host import Host
@@ -86,3 +86,42 @@ def test_a_finished_run_does_nothing_again(finished_run, tmp_path):
     resume(run_dir)
     assert read_metrics(run_dir) == read_metrics(finished_run)
     assert not list(run_dir.glob("*.set-aside-*"))
+
+
+def mixed_rows(folder: Path) -> Path:
+    """40 good prompts, 2 rows that are none, 3 prompts that are too long."""
+    rows: list[object] = [{"prompt": f"The film number {i} was"} for i in range(40)]
+    rows[5:5] = [{"question": "x"}, 17]
+    rows += [{"prompt": "The film was " * 100}] * 3
+    (folder / "prompts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "prompts.jsonl"
+
+
+def rows_in(checkpoint: Path) -> dict[str, int]:
+    """What a checkpoint says of the data."""
+    state = json.loads((checkpoint / "manifest.json").read_text())["state"]
+    rows: dict[str, int] = state["rows"]
+    return rows
+
+
+def test_checkpoints_say_what_became_of_the_rows_before_and_after_a_resume(finished_run, tmp_path):
+    prompts = mixed_rows(tmp_path)
+    words = ("stages=[ppo]", f"model.path={finished_run / 'artifacts/sft-policy'}", f"data.prompts={prompts}")
+    words += (f"reward.path={finished_run / 'artifacts/reward-model'}", "data.on_bad_row=skip")
+    words += ("data.on_long_prompt=drop", "evaluation.num_prompts=3")
+    run_dir = tmp_path / "straight"
+    pipeline.run(small_config(run_dir, *LOCAL, *words), command=())
+    counted = {"kept": 40, "skipped": 2, "dropped": 3, "cut": 0}
+    (first,) = read_metrics(run_dir, "data")
+    assert {name: first[f"data/rows_{name}"] for name in counted} == counted
+    killed = as_killed(run_dir, tmp_path / "killed", stage="ppo", step=2)
+    assert rows_in(killed / "checkpoints/ppo/step-000002") == counted
+    resume(killed)
+    assert rows_in(killed / "checkpoints/ppo/step-000003") == counted
+
+
+def test_checkpoints_of_every_stage_count_the_rows(finished_run):
+    for stage in STAGES:
+        folder = max((finished_run / "checkpoints" / stage).glob("step-*"))
+        assert rows_in(folder).keys() == {"kept", "skipped", "dropped", "cut"}, stage
+        assert rows_in(folder)["kept"] > 0

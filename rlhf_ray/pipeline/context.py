@@ -25,6 +25,8 @@ from rlhf_ray.tracking.samples import write_samples
 from rlhf_ray.tracking.values import distributions, reduce_stats
 from rlhf_ray.types import Stats
 
+RIDING = ("reward_model/val_accuracy", "reward_model/score_ceiling")  # recorded beside PPO's scores
+
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
@@ -78,7 +80,8 @@ class Context:
         def record(step: int, stats: Stats) -> None:
             values = reduce_stats(stats)
             self.records.metrics(stage, step, values)
-            self.display.advance(step, values)
+            # what rides along with PPO is known since the stage before
+            self.display.advance(step, {name: values[name] for name in values if name not in RIDING or stage != "ppo"})
             self.tracker.record(step, values, distributions(stats))
             if stage != "ppo":  # PPO asks for a verdict
                 self.monitor.observe(stage, step, stats, tracker=self.tracker)

@@ -9,12 +9,11 @@ from pathlib import Path
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.learner_worker import LearnerWorker
 from rlhf_ray.loops.supervised import SupervisedSettings
-from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.context import RIDING, Context
 from rlhf_ray.tracking.artifacts import CARD, read_artifact
 from rlhf_ray.types import Last, Stats
 
 Record = Callable[[int, Stats], None]
-RIDING = ("reward_model/val_accuracy", "reward_model/score_ceiling")
 
 
 def sft_validation(stats: Stats) -> Stats:

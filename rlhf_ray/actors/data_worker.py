@@ -14,12 +14,14 @@ import numpy as np
 import torch
 
 from rlhf_ray.actors.base_model import make_smollm2, make_tiny, open_tokenizer
+from rlhf_ray.actors.handout import IMITATED, Handout
+from rlhf_ray.actors.judge import Judge
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
 from rlhf_ray.data.files import DataFiles, Lengths, layout_for
 from rlhf_ray.data.imitation import imitated_texts, imitation_prompts, imitation_rows
-from rlhf_ray.data.order import original_order, sample_rows, split_by_load, split_rows, stream_rows
+from rlhf_ray.data.order import original_order, sample_rows, split_rows
 from rlhf_ray.data.preference_groups import group_batch, take_groups
 from rlhf_ray.data.read import read_prompts
 from rlhf_ray.data.render import shown_prompt
@@ -34,18 +36,15 @@ from rlhf_ray.data.tables import (
     corpus_tables,
     file_tables,
     file_texts,
-    take_prompts,
 )
 from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.errors import DataError
-from rlhf_ray.generation.seeds import derive_seeds
 from rlhf_ray.models.tiny import TinyLlama
 from rlhf_ray.reward.built_in import gold_scorer
-from rlhf_ray.tracking.evaluation import Judged, evaluation_stats
+from rlhf_ray.tracking.evaluation import Judged
 from rlhf_ray.tracking.preference_stats import preference_stats, reference_stats
 from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
 from rlhf_ray.tracking.rouge import rouge_stats
-from rlhf_ray.tracking.samples import sample_sheet
 from rlhf_ray.tracking.sink import Sheet
 from rlhf_ray.tracking.specification import data_specification, tokenization
 from rlhf_ray.tracking.summary import ShownAnswer
@@ -57,7 +56,6 @@ from rlhf_ray.types import (
     Mean,
     PolicyTargets,
     PreferenceTargets,
-    Prompts,
     Ragged,
     Rewards,
     Rollouts,
@@ -76,7 +74,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 T = TypeVar("T", bound="DataclassInstance")
-HELD_OUT, PROBED, COMPARED, IMITATED = -1, -2, -3, -4  # in place of a PPO step where sampling seeds are derived
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +114,7 @@ class DataWorker(Worker):
         self._model_notes: tuple[str, ...] = ()
         self._prompt_rows: Iterable[PromptRow] = ()  # read anew where they are needed again
         self._retokenizer: Retokenizer | None = None
-        self._baseline: Judged | None = None
-        self._newest: Judged | None = None
+        self._judge = Judge()
 
     @phase("start")
     def make_smollm2(self, model_dir: Path) -> None:
@@ -173,24 +169,17 @@ class DataWorker(Worker):
     @phase("prompts")
     def requests(self, step: int, count: int, num_samples: int) -> list[SampleRequest]:
         """Training prompts of this step, one request per generator."""
-        prompts = self._opened().prompts
-        rows = stream_rows(len(prompts.ids), seed=self._settings.seed, start=step * count, count=count)
-        return self._split(take_prompts(prompts, rows), step=step, num_samples=num_samples)
+        return self._handout().training(step=step, count=count, num_samples=num_samples)
 
     @phase("prompts")
     def preference_requests(self, count: int, num_samples: int) -> list[SampleRequest]:
-        """Training prompts whose answers are compared, with seeds that PPO does not use."""
-        prompts = self._opened().prompts
-        rows = stream_rows(len(prompts.ids), seed=self._settings.seed, start=0, count=min(count, len(prompts.ids)))
-        return self._split(take_prompts(prompts, rows), step=COMPARED, num_samples=num_samples)
+        """Training prompts whose answers are compared."""
+        return self._handout().compared(count=count, num_samples=num_samples)
 
     @phase("prompts")
     def held_out_requests(self, count: int, num_samples: int) -> list[SampleRequest]:
-        """The first held-out prompts, always with the same sampling seeds: answers of two policies are paired."""
-        prompts = self._opened().held_out_prompts
-        return self._split(
-            take_prompts(prompts, range(min(count, len(prompts.ids)))), step=HELD_OUT, num_samples=num_samples
-        )
+        """The first held-out prompts."""
+        return self._handout().held_out(count=count, num_samples=num_samples)
 
     def specification(self) -> dict[str, Any]:
         """Rows, what was left out, lengths in tokens, tokenization."""
@@ -201,7 +190,8 @@ class DataWorker(Worker):
     def imitation_requests(self, count: int) -> list[SampleRequest]:
         """The prompts of the first held-out demonstrations."""
         sequences, tokenizer, rows = self._imitated(count)
-        return self._split(imitation_prompts(sequences, tokenizer, rows=rows), step=IMITATED, num_samples=1)
+        prompts = imitation_prompts(sequences, tokenizer, rows=rows)
+        return self._handout().split(prompts, step=IMITATED, num_samples=1)
 
     @phase("evaluate")
     def rouge(self, completions: Completions) -> Stats:
@@ -216,12 +206,8 @@ class DataWorker(Worker):
 
     @phase("prompts")
     def probe_request(self, count: int) -> SampleRequest:
-        """The first held-out prompts as one request, always with the same seeds."""
-        prompts = self._opened().held_out_prompts
-        rows = np.arange(min(count, len(prompts.ids)), dtype=np.int64)
-        few = take_prompts(prompts, rows)
-        seeds = derive_seeds(few.ids, seed=self._settings.seed, step=PROBED, num_samples=1)
-        return SampleRequest(prompts=few, seeds=seeds, positions=rows)
+        """The first held-out prompts as one request."""
+        return self._handout().probe(count=count)
 
     @phase("prompts")
     def collect(self, *requests_then_answers: SampleRequest | Completions) -> Completions:
@@ -324,30 +310,15 @@ class DataWorker(Worker):
             logprobs=logprobs,
             ref_logprobs=logprobs if ref_logprobs is None else ref_logprobs,
         )
-        if is_baseline:
-            self._baseline = judged
-        assert self._baseline is not None, "the baseline is judged first"
-        self._newest = judged
-        return evaluation_stats(judged, self._baseline)
+        return self._judge.judge(judged, is_baseline=is_baseline)
 
     def shown(self, count: int) -> list[ShownAnswer]:
         """The first held-out prompts with the answers before and now; none where nothing was evaluated."""
-        if self._baseline is None or self._newest is None:
-            return []
-        return [
-            ShownAnswer(
-                prompt=self._newest.completions.prompts.texts[row],
-                before=self._baseline.completions.texts[row],
-                after=self._newest.completions.texts[row],
-            )
-            for row in range(0, count * self._newest.num_samples, self._newest.num_samples)
-        ]
+        return self._judge.shown(count)
 
     def samples(self, count: int) -> Sheet:
         """The first held-out prompts with the answers before and now and their scores, for a table."""
-        assert self._baseline is not None
-        assert self._newest is not None
-        return sample_sheet(self._baseline, self._newest, count=count)
+        return self._judge.samples(count)
 
     def _imitated(self, count: int) -> tuple[Sequences, PreTrainedTokenizerBase, list[int]]:
         assert self._tokenizer is not None, "open the data first"
@@ -373,22 +344,15 @@ class DataWorker(Worker):
         assert self._tables is not None, "open the data first"
         return self._tables
 
-    def _split(self, prompts: Prompts, *, step: int, num_samples: int) -> list[SampleRequest]:
-        """One request per generator, of near equal expected load; an answer's seed does not depend on the split."""
-        seeds = derive_seeds(prompts.ids, seed=self._settings.seed, step=step, num_samples=num_samples)
-        parts = split_by_load(
-            prompts.tokens.lengths,
-            max_new_tokens=self._settings.lengths.max_new_tokens,
-            num_parts=self._settings.num_parts,
+    def _handout(self) -> Handout:
+        tables, settings = self._opened(), self._settings
+        return Handout(
+            prompts=tables.prompts,
+            held_out_prompts=tables.held_out_prompts,
+            seed=settings.seed,
+            max_new_tokens=settings.lengths.max_new_tokens,
+            num_parts=settings.num_parts,
         )
-        return [
-            SampleRequest(
-                prompts=take_prompts(prompts, rows),
-                seeds=seeds[sample_rows(rows, num_samples=num_samples)],
-                positions=rows,
-            )
-            for rows in parts
-        ]
 
 
 def _both(split: Split[T] | None, name: str) -> tuple[TrainBatch[T], TrainBatch[T]]:

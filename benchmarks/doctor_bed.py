@@ -2,7 +2,7 @@
 
     python benchmarks/doctor_bed.py --case healthy --seeds 1-5
     python benchmarks/doctor_bed.py                             every case, seeds 1-5
-    python benchmarks/doctor_bed.py --page                      docs/doctor-bed.md from all results there are
+    python benchmarks/doctor_bed.py --page                      judge all runs there are anew, write docs/doctor-bed.md
 
 SFT policy and reward models are made once (or taken from a finished run: --models DIR) and shared. A case is run in
 this process, without Ray and vLLM. `--policy adapt` and `--policy rollback` let the doctor act.
@@ -15,7 +15,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
@@ -27,9 +27,11 @@ from sick_runs import ADAPT, CASES, HEALTHY, ROLLBACK, TREATED, Case, SickRuntim
 from rlhf_ray.config.host import Host
 from rlhf_ray.config.load import Start, load
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.doctor.online import Doctor
+from rlhf_ray.doctor.rules import RULES
 from rlhf_ray.files.jsonl import read_jsonl
 from rlhf_ray.pipeline.context import Context
-from rlhf_ray.pipeline.monitor import Monitor
+from rlhf_ray.pipeline.monitor import Monitor, measured
 from rlhf_ray.pipeline.stages import ppo_stage, reward_model_stage, sft_stage
 from rlhf_ray.pipeline.start import open_team
 from rlhf_ray.pipeline.tracker import Tracker
@@ -62,7 +64,9 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--seeds", default="1-5", help="such as 3, 1-5")
     parser.add_argument("--policy", choices=POLICIES, default="warn", help="what the doctor may do")
     parser.add_argument("--models", type=Path, help="run directory whose SFT policy and reward model are taken")
-    parser.add_argument("--page", action="store_true", help="only write the page")
+    parser.add_argument(
+        "--page", action="store_true", help="run nothing: judge again with the rules as they are, and write"
+    )
     given = parser.parse_args(words)
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not given.page:
@@ -74,7 +78,8 @@ def main(words: Sequence[str]) -> None:
                     file.write(json.dumps(result) + "\n")
                 sys.stdout.write(json.dumps(result) + "\n")
                 sys.stdout.flush()
-    write_page(read_jsonl(FOLDER / "results.jsonl"), PAGE)
+    results = read_jsonl(FOLDER / "results.jsonl")
+    write_page([judged_again(result) for result in results] if given.page else results, PAGE)
 
 
 def seeds_in(text: str) -> list[int]:
@@ -117,7 +122,7 @@ def shared_models(given: Path | None) -> Path:
 def run_case(name: str, *, seed: int, policy: str, models: Path) -> dict[str, Any]:
     """One run, and what the doctor said when."""
     case = CASES[name]
-    run_dir = FOLDER / "runs" / f"{name}-{policy}-{seed}"
+    run_dir = place(name, policy, seed)
     shutil.rmtree(run_dir, ignore_errors=True)
     reward = models / ("reward-model" if case.reward_model == "good" else f"reward-model-{case.reward_model}")
     given = (f"model.path={models}/sft-policy", f"seed={seed}")
@@ -129,6 +134,34 @@ def run_case(name: str, *, seed: int, policy: str, models: Path) -> dict[str, An
     stages(settings(run_dir, *LOCAL, *BED, *given, *case.words, *POLICIES[policy]), case.kinds)
     seconds = time.monotonic() - began
     return {"case": name, "seed": seed, "policy": policy, "seconds": round(seconds, 1), **outcome(case, run_dir)}
+
+
+def place(name: str, policy: str, seed: int) -> Path:
+    """A run's directory."""
+    return FOLDER / "runs" / f"{name}-{policy}-{seed}"
+
+
+def judged_again(result: dict[str, Any]) -> dict[str, Any]:
+    """A run that was only watched, by the rules as they are now: its metrics do not depend on them."""
+    run_dir = place(result["case"], result["policy"], result["seed"])
+    if result["policy"] != "warn" or not run_dir.exists():
+        return result
+    doctor = Doctor(RULES, dict(settings_of(json.loads((run_dir / "run.json").read_text())["config"])))
+    told = [
+        {"step": row["step"], "rule": finding.rule, "severity": finding.severity.word}
+        for row in read_jsonl(run_dir / "metrics.jsonl")
+        for finding in doctor.observe(row["stage"], row["step"], measured(row))
+    ]
+    return {**result, **outcome(CASES[result["case"]], run_dir), "told": told}
+
+
+def settings_of(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers among the settings, by key."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from settings_of(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{key}", float(value)
 
 
 def outcome(case: Case, run_dir: Path) -> dict[str, Any]:

@@ -22,14 +22,13 @@ The rules are in [doctor.md](doctor.md). Made by
 
 or case by case by `python benchmarks/doctor_bed.py --case NAME --seeds 1-5`. PPO stage only: 30 iterations of 64
 answers from one SFT policy and one reward model, in one process with the Hugging Face generator; what differs from the
-default job is in the table. Held-out prompts (96) are answered every 2 iterations. What is told here was told during
-the run, at the iteration given, as `findings.jsonl` has it.
+default job is in the table. Held-out prompts (96) are answered every 2 iterations. What is told here is what a
+watched run is told, at the iteration given; `--page` judges the recorded metrics again with the rules as they are.
 
 - **onset**: from when on the run is sick, by a measure that is not the doctor's rule (column "onset is").
 - **found**: the first finding of severity `warning` or `critical` of a kind that names the illness.
 - **delay**: iterations from onset to that; negative: told before. The aim is at most 5.
 - Thresholds were set on seeds 1-5; other seeds test them.
-
 """
 
 

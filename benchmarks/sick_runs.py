@@ -252,8 +252,8 @@ CASES: Mapping[str, Case] = {
         about="40 passes over the comparisons of 60 prompts",
         words=("stages=[reward_model]", "reward_model.epochs=40", "reward_model.num_prompts=60"),
         finds=("reward_model_overfit",),
-        onset=falls("reward_model/val_accuracy", by=0.0),
-        onset_words="held-out accuracy below its best",
+        onset=exceeds("reward_model/accuracy", limit=0.98),
+        onset_words="no training pair is wrong any more",
         kinds=HEALTHY,
     ),
 }

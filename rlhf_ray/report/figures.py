@@ -219,7 +219,7 @@ def _shade(finding: Finding, last: float) -> Figure:
         "y1": 1,
         "line": {"width": 0},
         "fillcolor": SEVERITY_COLORS[finding.severity],
-        "opacity": 0.07,
+        "opacity": 0.05,
         "layer": "below",
     }
 

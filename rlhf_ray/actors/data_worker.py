@@ -43,7 +43,8 @@ from rlhf_ray.models.tiny import TinyLlama
 from rlhf_ray.reward.built_in import gold_scorer
 from rlhf_ray.tracking.evaluation import Judged
 from rlhf_ray.tracking.preference_stats import preference_stats, reference_stats
-from rlhf_ray.tracking.rollouts import prune_rollouts, write_rollouts
+from rlhf_ray.tracking.rollout_files import prune_rollouts
+from rlhf_ray.tracking.rollouts import write_rollouts
 from rlhf_ray.tracking.rouge import rouge_stats
 from rlhf_ray.tracking.sink import Sheet
 from rlhf_ray.tracking.specification import data_specification, tokenization

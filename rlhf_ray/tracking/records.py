@@ -15,7 +15,7 @@ from rlhf_ray.files.jsonl import JsonlWriter, read_jsonl
 from rlhf_ray.files.lock import FolderLock
 from rlhf_ray.tracking.environment import PACKAGES, git_state, package_versions, platform_facts
 from rlhf_ray.tracking.registry import check_names
-from rlhf_ray.tracking.rollouts import rollouts_step
+from rlhf_ray.tracking.rollout_files import rollouts_step
 
 ROLLOUT_STAGE = "ppo"
 

@@ -13,11 +13,6 @@ from rlhf_ray.files.atomic import replaced_atomically
 from rlhf_ray.types import Ragged, Rollouts
 
 
-def rollouts_path(folder: Path, step: int) -> Path:
-    """Where the answers of an iteration lie."""
-    return folder / f"step-{step:06d}.parquet"
-
-
 def write_rollouts(path: Path, *, step: int, rollouts: Rollouts, advantages: Ragged) -> None:
     """One row an answer, in batch order. The file appears complete or not at all. Raises OSError for a full disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,17 +47,6 @@ def rollouts_table(step: int, rollouts: Rollouts, advantages: Ragged) -> pa.Tabl
         "advantage_mean": pa.array(_row_sums(advantages) / np.maximum(advantages.lengths, 1)),
     }
     return pa.table(columns)
-
-
-def prune_rollouts(folder: Path, *, keep: int) -> None:
-    """Remove the oldest iterations beyond `keep`."""
-    for path in sorted(folder.glob("step-*.parquet"), key=rollouts_step, reverse=True)[keep:]:
-        path.unlink()
-
-
-def rollouts_step(path: Path) -> int:
-    """The iteration a file belongs to."""
-    return int(path.stem.removeprefix("step-"))
 
 
 def _lists(ragged: Ragged) -> pa.Array:

@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rlhf_ray.tracking.rollouts import prune_rollouts, rollouts_path, write_rollouts
+from rlhf_ray.tracking.rollout_files import prune_rollouts, rollouts_path
+from rlhf_ray.tracking.rollouts import write_rollouts
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged, RewardPart, Rewards, Rollouts
 
 

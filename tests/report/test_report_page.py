@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from made_runs import write_sick_run
 
+from rlhf_ray.doctor.__main__ import main as doctor
 from rlhf_ray.doctor.rules import RULES
 from rlhf_ray.report.__main__ import main
 from rlhf_ray.report.material import read_material
@@ -161,6 +162,15 @@ def test_another_trainers_log_has_a_page(tmp_path, capsys):
     assert "ritical from ppo step 4000" in told
     assert "Mean Reward taken for objective/scores" in told
     assert capsys.readouterr().out == f"{page}\n"
+
+
+def test_the_doctor_writes_the_same_page_and_keeps_its_exit_codes(tmp_path, capsys):
+    page, log = tmp_path / "page.html", str(LOGS / "divergence.csv")
+    assert doctor([log, "--html", str(page)]) == 2  # critical
+    assert "ritical from ppo step 4000" in Page(page.read_text()).told()
+    assert doctor([log, log, "--html", str(page)]) == 3
+    assert doctor([str(tmp_path / "nowhere"), "--html", str(page)]) == 3
+    assert "--html takes one PATH" in capsys.readouterr().err
 
 
 def test_a_directory_gets_its_page_inside(tmp_path):

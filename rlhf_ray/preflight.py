@@ -16,7 +16,8 @@ from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences,
 from rlhf_ray.data.reviews import all_openings
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.sentences import all_topics
-from rlhf_ray.errors import ArtifactError, DataError, ModelError
+from rlhf_ray.doctor.rules import load_rules
+from rlhf_ray.errors import ArtifactError, ConfigError, DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
 from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
 from rlhf_ray.models.vocabulary import has_chat_template, tokenizer_digest
@@ -31,7 +32,24 @@ _BYTES_PER_WEIGHT = 12  # float32 weight and two moments
 
 def world_problems(config: TrainConfig) -> list[str]:
     """Everything named by the config that is missing, damaged or not what it is taken for."""
-    return [*_models(config), *_artifacts(config), *_data_files(config), *_built_in(config), *_run_dir(config)]
+    return [
+        *_models(config),
+        *_artifacts(config),
+        *_data_files(config),
+        *_built_in(config),
+        *_rules(config),
+        *_run_dir(config),
+    ]
+
+
+def _rules(config: TrainConfig) -> Iterator[str]:
+    """The doctor's thresholds."""
+    if config.doctor.rules is None:
+        return
+    try:
+        load_rules(Path(config.doctor.rules))
+    except (ConfigError, DataError) as error:
+        yield f"doctor.rules: {error}; accepted: a YAML file as in docs/doctor.md"
 
 
 def _models(config: TrainConfig) -> Iterator[str]:

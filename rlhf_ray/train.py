@@ -123,10 +123,9 @@ def _train(config: TrainConfig, *, command: tuple[str, ...]) -> int:
     except RlhfRayError as error:
         _say(error)
         return _code(error)
-    except Preempted:
-        return PREEMPTED
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"interrupted; go on from its last checkpoint with resume={config.run_dir}\n")
+        return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
     return FINISHED
 
 

@@ -208,3 +208,5 @@ def _advice(config: TrainConfig) -> Iterator[str]:
             f"generator.dtype={dtype} with check.logprob_gap={check.logprob_gap:g}: the check of step 0 is likely to "
             "fail, 16-bit engines agree to two digits only; check=bfloat16 allows for it"
         )
+    if config.model.path is not None and config.data.prompts is None:
+        yield "model.path is your own, the prompts are the built-in ones; data.prompts=FILE gives your own"

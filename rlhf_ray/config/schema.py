@@ -26,7 +26,7 @@ class TrainConfig:
 
     experiment_name: str = setting("run", "folder under outputs/ that the run directory is made in")
     run_dir: str = setting("", "the run directory; empty: outputs/<experiment_name>/<time>-<random id>", path=True)
-    seed: int = setting(1, "decides data order, initial weights and every sampled token", low=0)
+    seed: int = setting(1, "decides data order, initial weights and every sampled token", low=0, high=2**32 - 1)
     learning_rate: float = setting(
         3e-6,
         "taken by every stage that does not set its own",

@@ -69,7 +69,7 @@ def _table_batches(file: Path) -> Iterator[list[dict[str, Any]]]:
         for batch in _arrow_batches(file):
             for start in range(0, batch.num_rows, BATCH_ROWS):
                 yield batch.slice(start, BATCH_ROWS).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: not readable as {file.suffix[1:]}: {error}") from error
 
 
@@ -102,6 +102,8 @@ def _hub_batches(name: str) -> Iterator[list[dict[str, Any]]]:
             f"{HUB}{name} needs the package datasets: pip install --no-deps -r requirements-demo.lock"
         ) from error
     path, _, split = name.partition(":")
+    if not path:
+        raise DataError(f"{HUB}{name} names no data set; accepted: {HUB}NAME or {HUB}NAME:SPLIT")
     try:
         table = datasets.load_dataset(path, split=split or "train")
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:

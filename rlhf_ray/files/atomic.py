@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -14,7 +15,12 @@ from typing import Any
 
 @contextmanager
 def replaced_atomically(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder; on success it is flushed and takes `path`'s place, on an error it goes."""
+    """A temporary path in the same folder; on success it is flushed and takes `path`'s place, on an error it goes.
+
+    Raises OSError where something that is no regular file stands there: a device would be replaced, not written to.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EEXIST, "is no regular file", str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary

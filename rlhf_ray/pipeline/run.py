@@ -46,6 +46,7 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
     try:
         with ended_by_sigterm():
             display.message(f"run directory {run_dir}")
+            display.message("starting the workers (up to a minute)")
             runtime = open_runtime(config)
             try:
                 opened = open_team(runtime, config, run_dir)

@@ -12,6 +12,7 @@ from rlhf_ray.actors.learner_worker import LearnerWorker, ScalarStart
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.actors.team import learner_path
 from rlhf_ray.actors.trainees import RewardModelTrainee, SftTrainee
+from rlhf_ray.errors import ConfigError
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
 from rlhf_ray.loops.supervised import SupervisedHooks, train_supervised
@@ -135,6 +136,7 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     if done is not None:
         return done
     config, team, workers = ctx.config, ctx.opened.team, ctx.opened.team.workers
+    require_prompts(ctx)
     open_models(ctx, policy=policy, reward=reward)
     ppo_team = ActorPpoTeam(
         team,
@@ -159,9 +161,11 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     def record(step: int, stats: Stats) -> None:
         write(step, stats | facts)
 
-    if latest is None:
+    if latest is None or not ctx.records.has("ppo", 0):
         record(0, before)
-    else:
+    if latest is not None:
+        if not ctx.records.has("ppo", latest.step):
+            ctx.display.message(f"warning: metrics.jsonl has lost rows before iteration {latest.step}")
         load(ctx, latest.path, roles=("policy", "critic"))
         state = PpoState(**{field.name: latest.state[field.name] for field in fields(PpoState)})
         team.sync(version=state.step)
@@ -186,6 +190,16 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         decision=last_step(rows, metric=metric, sign=1),
     )
     return export(ctx, workers.policy, result)
+
+
+def require_prompts(ctx: Context) -> None:
+    """ConfigError where a batch would hold a prompt twice."""
+    found, wanted = ctx.opened.rows.prompts, ctx.config.algorithm.batch_size
+    if found < wanted:
+        raise ConfigError(
+            f"algorithm.batch_size={wanted}: there are {found} training prompts (data.held_out_share are held out); "
+            f"accepted are more prompts or a batch of at most {found}"
+        )
 
 
 def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:

@@ -56,19 +56,20 @@ class LiveDisplay:
             console=console,
         )
         self._task: TaskID | None = None
+        self._stage = ""
         self._values: dict[str, float | None] = {}
         self._progress.start()
 
     def stage(self, name: str, *, total: int, done: int) -> None:
         """See Display."""
-        self._values = {}
+        self._values, self._stage = {}, name
         self._task = self._progress.add_task(name, total=total, completed=done, figures="")
 
     def advance(self, step: int, values: Values) -> None:
         """See Display. Figures that this record lacks keep their last value."""
         assert self._task is not None, "advance before stage"
         self._values |= values
-        self._progress.update(self._task, completed=step, figures="  ".join(figures(self._values)))
+        self._progress.update(self._task, completed=step, figures="  ".join(figures(self._values, stage=self._stage)))
 
     def message(self, text: str) -> None:
         """See Display."""
@@ -93,7 +94,7 @@ class PlainDisplay:
 
     def advance(self, step: int, values: Values) -> None:
         """See Display."""
-        line = [f"{self._name} {step}/{self._total}", *figures(values)]
+        line = [f"{self._name} {step}/{self._total}", *figures(values, stage=self._name)]
         if self._done < step < self._total:
             per_step = (self._clock() - self._began) / (step - self._done)
             line.append(f"{duration(per_step * (self._total - step))} left")
@@ -122,9 +123,10 @@ def open_display(mode: str, *, console: Console, clock: Callable[[], float]) -> 
             raise ConfigError(f"tracking.progress={mode}; accepted are auto, on, off")
 
 
-def figures(values: Values) -> list[str]:
-    """The figures that have a value, ready to show."""
-    shown = ((pattern, values.get(name)) for name, pattern in FIGURES)
+def figures(values: Values, *, stage: str) -> list[str]:
+    """The figures that have a value, ready to show; those of another stage that ride along are left out."""
+    others = tuple(f"{other}/" for other in ("sft", "reward_model") if other != stage)
+    shown = ((pattern, values.get(name)) for name, pattern in FIGURES if not name.startswith(others))
     return [pattern.format(value) for pattern, value in shown if value is not None]
 
 

@@ -81,6 +81,10 @@ class RunRecords:
         """All rows so far."""
         return read_jsonl(self._metrics_path)
 
+    def has(self, stage: str, step: int) -> bool:
+        """Whether a row of this step is there."""
+        return any(row["stage"] == stage and row["step"] == step for row in self.rows())
+
     def add_stage_seconds(self, stage: str, seconds: float) -> None:
         """Count wall time to a stage."""
         timings = self._run["stage_seconds"]

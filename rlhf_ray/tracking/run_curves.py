@@ -67,15 +67,18 @@ def read_curves(folder: Path) -> RunCurves:
     run = read_run(folder)
     file = folder / "metrics.jsonl"
     table = read_table(file) if file.is_file() and file.stat().st_size else pa.table({})
-    return RunCurves(
-        folder=folder,
-        run_id=str(run["id"]),
-        seed=int(run["seed"]),
-        status=str(run["status"]),
-        error=run["error"],
-        settings=dict(run["config"]),
-        curves=curves_of(table),
-    )
+    try:
+        return RunCurves(
+            folder=folder,
+            run_id=str(run["id"]),
+            seed=int(run["seed"]),
+            status=str(run["status"]),
+            error=run["error"],
+            settings=dict(run["config"]),
+            curves=curves_of(table),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder / 'run.json'} is no run's record: {type(error).__name__} {error}") from error
 
 
 def read_table(file: Path) -> pa.Table:

@@ -88,6 +88,9 @@ def write_summary(run_dir: Path, summary: Mapping[str, Any]) -> None:
 def print_summary(summary: Mapping[str, Any], console: Console) -> None:
     """Tables, answers and places; plain text where the console is no terminal."""
     console.print(Group(*_blocks(summary)))
+    for name in ("model", "records"):
+        if name in summary:  # never broken: a path is there to be copied
+            console.print(Text.assemble((f"{name:9}", "bold"), summary[name]), soft_wrap=True)
 
 
 def _blocks(summary: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -98,9 +101,6 @@ def _blocks(summary: Mapping[str, Any]) -> Iterator[RenderableType]:
     for answer in summary.get("answers", ()):
         yield _answer(answer)
     yield _times(summary.get("seconds", {}))
-    if "model" in summary:
-        yield Text.assemble(("model    ", "bold"), summary["model"], overflow="fold")
-    yield Text.assemble(("records  ", "bold"), summary["records"], overflow="fold")
 
 
 def _comparison(before: Row, after: Row, iterations: int) -> Table:

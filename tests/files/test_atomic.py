@@ -1,3 +1,4 @@
+import os
 import resource
 import subprocess
 import sys
@@ -77,3 +78,13 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     assert names(tmp_path) == ["final"]
     assert names(tmp_path / "final") == ["deep"]
     assert (tmp_path / "final" / "deep" / "file").read_text() == "2"
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    with pytest.raises(OSError, match="no regular file"):
+        write_text_atomic(fifo, "text")
+    assert fifo.is_fifo()
+    with pytest.raises(OSError, match="no regular file"):
+        write_text_atomic(tmp_path, "text")

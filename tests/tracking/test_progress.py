@@ -97,10 +97,14 @@ def test_an_unknown_mode_is_refused_with_the_known_ones():
 
 
 def test_figures_come_in_a_fixed_order_and_undefined_ones_are_left_out():
-    assert figures({"objective/kl": 0.0, "eval/gold_score": None, "objective/scores": -1.0}) == [
-        "score -1.00",
-        "KL 0.00",
-    ]
+    measured = {"objective/kl": 0.0, "eval/gold_score": None, "objective/scores": -1.0}
+    assert figures(measured, stage="ppo") == ["score -1.00", "KL 0.00"]
+
+
+def test_figures_of_another_stage_that_ride_along_are_not_shown():
+    measured = {"objective/scores": -1.0, "reward_model/val_accuracy": 0.9}
+    assert figures(measured, stage="ppo") == ["score -1.00"]
+    assert figures(measured, stage="reward_model") == ["held out 90.0%", "score -1.00"]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0:00"), (65, "1:05"), (3599.6, "1:00:00"), (7265, "2:01:05")])

@@ -12,6 +12,7 @@ from rlhf_ray.actors.learner_worker import LearnerWorker, ScalarStart
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.actors.team import learner_path
 from rlhf_ray.actors.trainees import RewardModelTrainee, SftTrainee
+from rlhf_ray.checkpoint.store import Checkpoint
 from rlhf_ray.errors import ConfigError
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
@@ -164,11 +165,7 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     if latest is None or not ctx.records.has("ppo", 0):
         record(0, before)
     if latest is not None:
-        if not ctx.records.has("ppo", latest.step):
-            ctx.display.message(f"warning: metrics.jsonl has lost rows before iteration {latest.step}")
-        load(ctx, latest.path, roles=("policy", "critic"))
-        state = PpoState(**{field.name: latest.state[field.name] for field in fields(PpoState)})
-        team.sync(version=state.step)
+        state = continue_from(ctx, latest)
     hooks = PpoHooks(
         watch=ppo_team,
         record=record,
@@ -190,6 +187,16 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         decision=last_step(rows, metric=metric, sign=1),
     )
     return export(ctx, workers.policy, result)
+
+
+def continue_from(ctx: Context, checkpoint: Checkpoint) -> PpoState:
+    """Learners and generators as the checkpoint has them."""
+    if not ctx.records.has("ppo", checkpoint.step):
+        ctx.display.message(f"warning: metrics.jsonl has lost rows before iteration {checkpoint.step}")
+    load(ctx, checkpoint.path, roles=("policy", "critic"))
+    state = PpoState(**{field.name: checkpoint.state[field.name] for field in fields(PpoState)})
+    ctx.opened.team.sync(version=state.step)
+    return state
 
 
 def require_prompts(ctx: Context) -> None:

@@ -142,7 +142,7 @@ def test_own_models_and_prompts_train_with_ppo_alone(place):
     (place.folder / "prompts.jsonl").write_text("\n".join(rows))
     place.call(OWN_MODELS)
     (run_dir,) = (place.folder / "outputs" / "tiny_test").iterdir()
-    assert {row["stage"] for row in rows_of(run_dir)} == {"ppo"}
+    assert {row["stage"] for row in rows_of(run_dir)} == {"data", "ppo"}
     assert sorted(path.name for path in (run_dir / "artifacts").iterdir()) == ["policy"]
 
 

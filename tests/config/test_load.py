@@ -151,6 +151,8 @@ WITH = {  # what a choice needs besides
     ("model", "directory"): ["model.path=m"],
     ("reward", "directory"): ["reward.path=r"],
     ("data", "files"): ["data.prompts=p", "data.demonstrations=d", "data.preferences=q"],
+    ("experiment", "tldr_pythia_1b"): ["model.path=m", "data.prompts=p", "data.demonstrations=d", "data.preferences=q"],
+    ("experiment", "gsm_qwen_0_5b"): ["model.path=m", "reward.path=r", "data.prompts=p", "data.demonstrations=d"],
 }
 
 

@@ -67,6 +67,7 @@ class Team:
         self._probe = probe
         self._clock_s = time.time()
         self._between: list[Span] = []
+        self._probe_request: Ref[SampleRequest] | None = None  # the same at every sync
 
     def open_generators(self, model_path: Path) -> list[Ref[None]]:
         """Begin to start the engines for this architecture."""
@@ -79,6 +80,8 @@ class Team:
             self.runtime.call(generator, GeneratorWorker.generate, request, sampling, version)
             for generator, request in zip(self.workers.generators, requests, strict=True)
         ]
+        if len(parts) == 1:  # the whole batch, in its order
+            return parts[0]
         return self.runtime.call(self.workers.data, DataWorker.collect, *requests, *parts)
 
     def sync(self, version: int) -> Stats:
@@ -99,8 +102,8 @@ class Team:
 
     def timings(self) -> Stats:
         """Seconds per phase since `start_clock`; orchestration = wall time in which no model computed."""
-        spans = self._gather_spans()
         wall_s = time.time() - self._clock_s
+        spans = self._gather_spans()
         busy = busy_s(span for span in spans if span.phase in MODEL_PHASES)
         checkpoints = pick(self._between, "checkpoint")
         return {
@@ -123,7 +126,9 @@ class Team:
         """The largest log-prob gap of generator and learner, over all generators."""
         probe, call = self._probe, self.runtime.call
         sampling = dataclasses.replace(self.sampling, max_new_tokens=probe.max_new_tokens, num_samples=1)
-        request = call(self.workers.data, DataWorker.probe_request, probe.num_prompts)
+        if self._probe_request is None:
+            self._probe_request = call(self.workers.data, DataWorker.probe_request, probe.num_prompts)
+        request = self._probe_request
         answers = [call(one, GeneratorWorker.generate, request, sampling, version) for one in self.workers.generators]
         learner = [call(self.workers.policy, LearnerWorker.logprobs, answer) for answer in answers]
         said: list[Completions] = self.runtime.gather(answers)

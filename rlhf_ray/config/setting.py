@@ -93,12 +93,17 @@ def accepted(setting: Setting) -> str:
         words = ("a list of " if setting.kind == "list" else "") + ", ".join(about.choices)
     else:
         limits = [
-            f"at least {about.low:g}" if about.low is not None else "",
-            f"above {about.above:g}" if about.above is not None else "",
-            f"at most {about.high:g}" if about.high is not None else "",
+            f"at least {_figure(about.low)}" if about.low is not None else "",
+            f"above {_figure(about.above)}" if about.above is not None else "",
+            f"at most {_figure(about.high)}" if about.high is not None else "",
         ]
         words = ", ".join(["a path" if about.path else _WORDS[setting.kind], *filter(None, limits)])
     return f"{words}, or null" if setting.optional else words
+
+
+def _figure(limit: float) -> str:
+    """A limit as one would type it: a whole number with all its digits."""
+    return str(int(limit)) if float(limit).is_integer() and abs(limit) < 1e15 else f"{limit:g}"
 
 
 def fits(setting: Setting, value: Any) -> bool:

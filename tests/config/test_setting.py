@@ -40,7 +40,7 @@ def test_the_usual_ranges_of_large_models_are_stated(key, usual):
 
 
 def test_accepted_values_are_told_in_words():
-    assert accepted(SETTINGS["seed"]) == "a whole number, at least 0"
+    assert accepted(SETTINGS["seed"]) == "a whole number, at least 0, at most 4294967295"
     assert accepted(SETTINGS["algorithm.clip"]) == "a number, above 0, at most 0.99"
     assert accepted(SETTINGS["algorithm.value_clip"]) == "a number, above 0, or null"
     assert accepted(SETTINGS["model.path"]) == "a path, or null"

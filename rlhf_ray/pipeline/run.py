@@ -26,7 +26,7 @@ from rlhf_ray.pipeline.tracker import Tracker
 from rlhf_ray.report.page import REPORT_FILE, write_report
 from rlhf_ray.tracking.artifacts import write_lineage
 from rlhf_ray.tracking.picture import draw_training_curves
-from rlhf_ray.tracking.progress import open_display
+from rlhf_ray.tracking.progress import Display, open_display
 from rlhf_ray.tracking.records import RunRecords, RunStatus, resume_records, start_records
 from rlhf_ray.tracking.summary import Places, ShownAnswer, print_summary, summarise, write_summary
 
@@ -38,45 +38,51 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
 
     Raises RlhfRayError; whatever happens, run.json says how the run ended and the workers are gone.
     """
-    run_dir = Path(config.run_dir)
-    records = open_records(config, run_dir, command)
-    console = Console()
-    display = open_display(config.tracking.progress, console=console, clock=time.time)
-    monitor = Monitor(config, run_dir, rows=records.rows(), tell=display.message)
-    try:
-        with ended_by_sigterm():
+    with ended_by_sigterm():
+        run_dir = Path(config.run_dir)
+        records = open_records(config, run_dir, command)
+        console = Console()
+        display = open_display(config.tracking.progress, console=console, clock=time.time)
+        monitor = Monitor(config, run_dir, rows=records.rows(), tell=display.message)
+        try:
             display.message(f"run directory {run_dir}")
-            display.message("starting the workers (up to a minute)")
-            runtime = open_runtime(config)
-            try:
-                opened = open_team(runtime, config, run_dir)
-                ctx = Context(
-                    config=config,
-                    run_dir=run_dir,
-                    opened=opened,
-                    records=records,
-                    display=display,
-                    tracker=Tracker(config, records, tell=display.message),
-                    monitor=monitor,
-                )
-                results = run_stages(ctx)
-                shown = answers_to_show(ctx, results)
-            finally:
-                runtime.close()
-        summary = conclude(records, results, shown=shown)
-    except Exception as error:
-        records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
+            results, shown = train(config, records, display=display, monitor=monitor)
+            summary = conclude(records, results, shown=shown)
+        except Exception as error:
+            records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
+            leave_report(run_dir, console)
+            raise
+        except KeyboardInterrupt as interrupt:
+            records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
+            raise
+        finally:
+            monitor.close()
+            display.close()
+        records.finish(RunStatus.FINISHED, error=None)
         leave_report(run_dir, console)
-        raise
-    except KeyboardInterrupt as interrupt:
-        records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
-        raise
+        print_summary(summary, console)
+
+
+def train(
+    config: TrainConfig, records: RunRecords, *, display: Display, monitor: Monitor
+) -> tuple[dict[str, Path], list[ShownAnswer]]:
+    """The models by role and the answers to show; the workers live no longer than this."""
+    display.message("starting the workers (up to a minute)")
+    runtime = open_runtime(config)
+    try:
+        ctx = Context(
+            config=config,
+            run_dir=records.run_dir,
+            opened=open_team(runtime, config, records.run_dir),
+            records=records,
+            display=display,
+            tracker=Tracker(config, records, tell=display.message),
+            monitor=monitor,
+        )
+        results = run_stages(ctx)
+        return results, answers_to_show(ctx, results)
     finally:
-        monitor.close()
-        display.close()
-    records.finish(RunStatus.FINISHED, error=None)
-    leave_report(run_dir, console)
-    print_summary(summary, console)
+        runtime.close()
 
 
 def conclude(records: RunRecords, results: Mapping[str, Path], *, shown: Sequence[ShownAnswer]) -> dict[str, Any]:
@@ -155,12 +161,16 @@ def answers_to_show(ctx: Context, results: dict[str, Path]) -> list[ShownAnswer]
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: records are closed and the workers go. Main thread only."""
+    """SIGTERM ends the run as Ctrl-C does: records are closed and the workers go. Main thread only.
+
+    One is enough: a cluster manager that repeats it must not cut off what the first one began.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise Preempted
 
     before = signal.signal(signal.SIGTERM, end)

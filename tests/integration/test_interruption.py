@@ -74,13 +74,15 @@ def test_a_run_killed_in_the_middle_of_ppo_goes_on_where_it_was(finished_run, tm
     assert json.loads((run_dir / "run.json").read_text())["status"] == "finished"
 
 
-def ended_by_sigterm(words: tuple[str, ...], tmp_path: Path) -> None:
+def ended_by_sigterm(words: tuple[str, ...], tmp_path: Path, *, times: int = 1) -> None:
     """SIGTERM in the middle of PPO: exit code, status, no process left."""
     run_dir, mark = tmp_path / "run", uuid.uuid4().hex
     endless = ("experiment=tiny_test", f"run_dir={run_dir}", "algorithm.num_iterations=100000")
     process = program(*endless, *words, folder=tmp_path, mark=mark)
     wait_for_iteration(run_dir, process, 2)
-    process.terminate()
+    for _ in range(times):
+        process.terminate()
+        time.sleep(0.05)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == PREEMPTED, output
     assert "Traceback" not in output
@@ -91,6 +93,10 @@ def ended_by_sigterm(words: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_sigterm_ends_a_run_in_this_process_as_preempted(tmp_path):
     ended_by_sigterm(LOCAL, tmp_path)
+
+
+def test_sigterm_sent_again_and_again_does_not_cut_the_ending_short(tmp_path):
+    ended_by_sigterm(LOCAL, tmp_path, times=6)
 
 
 @pytest.mark.slow

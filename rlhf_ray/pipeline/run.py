@@ -163,7 +163,8 @@ def answers_to_show(ctx: Context, results: dict[str, Path]) -> list[ShownAnswer]
 def ended_by_sigterm() -> Iterator[None]:
     """SIGTERM ends the run as Ctrl-C does: records are closed and the workers go. Main thread only.
 
-    One is enough: a cluster manager that repeats it must not cut off what the first one began.
+    One is enough: a cluster manager that repeats it must not cut off the ending that the first one began, so from then
+    on the process ignores it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -177,4 +178,5 @@ def ended_by_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, before)

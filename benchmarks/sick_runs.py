@@ -120,9 +120,17 @@ def passes(metric: str, *, factor: float) -> Onset:
     return onset
 
 
-def exceeds(metric: str, *, limit: float) -> Onset:
-    """The first step at which the metric is above a number."""
-    return lambda rows: next((float(r["step"]) for r in rows if (r.get(metric) or 0.0) > limit), None)
+def exceeds(metric: str, *, limit: float, times: int = 1) -> Onset:
+    """The first step from which on the metric is above a number, for this many measurements in a row."""
+
+    def onset(rows: Sequence[Row]) -> float | None:
+        points = [(row["step"], row[metric] > limit) for row in rows if row.get(metric) is not None]
+        for place, (step, _) in enumerate(points[: len(points) - times + 1]):
+            if all(above for _, above in points[place : place + times]):
+                return float(step)
+        return None
+
+    return onset
 
 
 def first_of(*onsets: Onset) -> Onset:
@@ -150,8 +158,9 @@ class Case:
 
 HEALTHY: Mapping[type[Worker], type[Worker]] = {}
 _HACKED = ("reward_hacking", "over_optimisation", "runaway_kl")
-_LEFT = first_of(falls("eval/gold_score", by=0.1), exceeds("objective/kl", limit=25.0))
-_LEFT_WORDS = "gold 0.1 below its best, or KL above 25"
+_FAR = exceeds("objective/kl", limit=25.0, times=3)
+_LEFT = first_of(falls("eval/gold_score", by=0.1), _FAR)
+_LEFT_WORDS = "gold 0.1 below its best, or KL above 25 for 3 iterations"
 _OWN_SCORER = ("algorithm.critic_init=policy",)
 _HACK_RATE = ("algorithm.learning_rate=1e-3",)
 ADAPT = "doctor.adapt=[runaway_kl,reward_hacking,over_optimisation,mode_collapse,policy_instability]"
@@ -184,11 +193,11 @@ CASES: Mapping[str, Case] = {
         reward_model="24",
     ),
     "weak_100": Case(
-        about="beta 0, reward model from 100 pairs",
-        words=("algorithm.kl_coef=0",),
-        finds=_HACKED,
-        onset=_LEFT,
-        onset_words=_LEFT_WORDS,
+        about="beta 0, reward model from 100 pairs, learning rate 1e-3, 40 iterations",
+        words=("algorithm.kl_coef=0", *_HACK_RATE, "algorithm.num_iterations=40"),
+        finds=(*_HACKED, "mode_collapse"),
+        onset=first_of(_LEFT, passes("eval/distinct_2", factor=0.5)),
+        onset_words=f"{_LEFT_WORDS}, or half of the bigrams gone",
         kinds=HEALTHY,
         reward_model="100",
     ),
@@ -196,8 +205,8 @@ CASES: Mapping[str, Case] = {
         about="beta 0, good reward model, learning rate 2e-3",
         words=("algorithm.kl_coef=0", "algorithm.learning_rate=2e-3"),
         finds=(*_HACKED, "mode_collapse"),
-        onset=first_of(falls("eval/parts/well_formed", by=0.1), exceeds("objective/kl", limit=25.0)),
-        onset_words="well-formedness 0.1 below its best, or KL above 25",
+        onset=first_of(falls("eval/parts/well_formed", by=0.1), _FAR),
+        onset_words="well-formedness 0.1 below its best, or KL above 25 for 3 iterations",
         kinds=HEALTHY,
     ),
     "length": Case(

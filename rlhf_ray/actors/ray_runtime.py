@@ -79,16 +79,15 @@ class RayRuntime:
 
     def call(self, worker: Remote[Any], method: Callable[..., T], *args: object) -> Ref[T]:
         """Submit the call."""
-        (ref,) = self._submit(worker, method, args, num_returns=1)
+        (ref,) = self._submit(worker.handle.run, worker, method, args, num_returns=1)
         return ref
 
     def call_many(
         self, worker: Remote[Any], method: Callable[..., Sequence[Any]], *args: object, num_results: int
     ) -> list[Ref[Any]]:
         """Submit a call with several results."""
-        refs = self._submit(worker, method, args, num_returns=num_results)
-        # asked for one result, Ray hands back the whole sequence
-        return refs if num_results > 1 else [self.call(worker, Worker.only, refs[0])]
+        entry = worker.handle.run if num_results > 1 else worker.handle.run_for_one
+        return self._submit(entry, worker, method, args, num_returns=num_results)
 
     def gather(self, refs: Sequence[Ref[Any]]) -> list[Any]:
         """Wait for all; the first failure is raised in the place of all."""
@@ -119,12 +118,11 @@ class RayRuntime:
         self._disconnect()
 
     def _submit(
-        self, worker: Remote[Any], method: Callable[..., Any], args: Sequence[object], *, num_returns: int
+        self, entry: Any, worker: Remote[Any], method: Callable[..., Any], args: Sequence[object], *, num_returns: int
     ) -> list[Ref[Any]]:
         values = [arg.value if isinstance(arg, Ref) else arg for arg in args]
         label = f"{worker.role}.{method.__name__}"
-        bound = worker.handle.run.options(num_returns=num_returns, name=label)
-        result = bound.remote(method.__name__, *values)
+        result = entry.options(num_returns=num_returns, name=label).remote(method.__name__, *values)
         return [Ref(label, ref) for ref in (result if num_returns > 1 else [result])]
 
     def _explain(self, error: Exception) -> RlhfRayError:

@@ -45,6 +45,11 @@ class Shell:
         with told_by(f"{self._role}.{method}"):
             return getattr(self._worker, method)(*args)
 
+    def run_for_one(self, method: str, *args: object) -> Any:
+        """The only item of the method's result: asked for one result, Ray would hand back the whole sequence."""
+        (item,) = self.run(method, *args)
+        return item
+
     def process_id(self) -> int:
         """Answers while the process lives and is not busy."""
         return os.getpid()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -36,11 +36,6 @@ class Worker:
     def log(self, span: Span) -> None:
         """Remember a stretch of work."""
         self._spans.append(span)
-
-    def only(self, items: Sequence[R]) -> R:
-        """The one item of a sequence of one."""
-        (item,) = items
-        return item
 
 
 def phase(name: str) -> Callable[[Callable[Concatenate[W, P], R]], Callable[Concatenate[W, P], R]]:

@@ -131,7 +131,7 @@ class RayRuntime:
             return type(error)(f"{self._place}: {error}")
         if isinstance(error, RayActorError):
             who = ", ".join(dead(self._actors)) or "a worker"
-            return WorkerError(f"{self._place}: the process of {who} ended: {one_line(str(error))}")
+            return WorkerError(f"{self._place}: the process of {who} died: {cause_of_death(str(error))}")
         return WorkerError(f"{self._place}: {type(error).__name__}: {error}")
 
     def _disconnect(self) -> None:
@@ -139,9 +139,12 @@ class RayRuntime:
             ray.shutdown()
 
 
-def one_line(text: str) -> str:
-    """Without Ray's line breaks and colours."""
-    return " ".join(re.sub(r"\x1b\[\d+m", "", text).split())
+def cause_of_death(text: str) -> str:
+    """What Ray says of the process itself, out of its lines about actor, addresses and guesses."""
+    words = " ".join(re.sub(r"\x1b\[\d+m", "", text).split())
+    detail = words.rpartition("Worker exit detail: ")[2].partition(" Some common causes include")[0]
+    lost = "End of file" in detail  # the connection broke, which is all that Ray saw
+    return f"{detail} It told no error: killed from outside, usually for want of memory, or crashed" if lost else detail
 
 
 def unfinished(refs: Sequence[Ref[Any]]) -> list[Ref[Any]]:

@@ -10,7 +10,7 @@ from processes import free_cpus, soon
 
 from rlhf_ray.actors.local_runtime import LocalRuntime
 from rlhf_ray.actors.placement import Resources
-from rlhf_ray.actors.ray_runtime import ClusterSettings, RayRuntime, connect
+from rlhf_ray.actors.ray_runtime import ClusterSettings, RayRuntime, cause_of_death, connect
 from rlhf_ray.actors.worker import Worker
 from rlhf_ray.errors import DataError, DivergedError, ResourceError, WorkerError
 from rlhf_ray.types import Ref
@@ -137,10 +137,33 @@ def test_a_killed_process_is_told_with_its_role(ray_cluster):
     runtime.at("ppo iteration 3")
     needed = runtime.call(two, ProbeWorker.add, runtime.call(one, ProbeWorker.sleep, 30), 1)
     os.kill(victim, signal.SIGKILL)
-    with pytest.raises(WorkerError, match=r"^ppo iteration 3: the process of one ended: .*died"):
+    with pytest.raises(
+        WorkerError, match=r"^ppo iteration 3: the process of one died: .*for want of memory, or crashed$"
+    ):
         runtime.gather([needed])
     assert runtime.gather([runtime.call(two, ProbeWorker.add, 1, 1)]) == [2]
     runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "The actor died unexpectedly before finishing this task.\n\tclass_name: Shell\n\tpid: 6782\n"
+            "\x1b[33mWorker exit type: SYSTEM_ERROR Worker exit detail: Worker exits with an exit code 1. "
+            "The process receives a SIGTERM.\x1b[0m",
+            "Worker exits with an exit code 1. The process receives a SIGTERM.",
+        ),
+        (
+            "Worker exit detail: Connection error code 2. End of file. Some common causes include: (1) the OOM killer",
+            "Connection error code 2. End of file. "
+            "It told no error: killed from outside, usually for want of memory, or crashed",
+        ),
+        ("The actor's node\nis gone.", "The actor's node is gone."),
+    ],
+)
+def test_of_what_ray_says_about_a_death_only_the_cause_is_told(text, told):
+    assert cause_of_death(text) == told
 
 
 def test_a_late_worker_is_named_with_the_limit(ray_pair):

@@ -190,7 +190,7 @@ def outcome(case: Case, run_dir: Path) -> dict[str, Any]:
 
 def settings(run_dir: Path, *words: str) -> TrainConfig:
     """Checked settings of the default job with these words."""
-    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_gpus=0, has_vllm=True))
+    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
     return load([f"run_dir={run_dir}", *words], start).config
 
 

@@ -58,7 +58,7 @@ def main(words: Sequence[str]) -> None:
 
 def examined(rows: Sequence[dict[str, float]], run_dir: Path, iterations: int) -> list[float]:
     """CPU seconds of each examination: what other programs take of the machine does not count."""
-    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_gpus=0, has_vllm=True))
+    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
     config = load([f"run_dir={run_dir}"], start).config
     records = start_records(run_dir, config=asdict(config), command=(), seed=1, source=run_dir, clock=time.time)
     monitor = Monitor(config, run_dir, rows=(), tell=lambda _text: None)

@@ -28,7 +28,7 @@ def small_config(run_dir: Path, *words: str) -> TrainConfig:
     from rlhf_ray.config.host import Host
     from rlhf_ray.config.load import Start, load
 
-    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_gpus=0, has_vllm=True))
+    start = Start(folder=run_dir.parent, run_name="run", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
     return load(["experiment=tiny_test", "tracking.progress=off", f"run_dir={run_dir}", *words], start).config
 
 

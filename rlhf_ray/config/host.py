@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,19 +15,24 @@ from rlhf_ray.config.schema import TrainConfig
 class Host:
     """What a config may need of the machine it runs on."""
 
+    num_cpus: int
     num_gpus: int
     has_vllm: bool
 
 
 def inspect_host() -> Host:
     """The machine this process runs on."""
-    return Host(num_gpus=_count_gpus(), has_vllm=importlib.util.find_spec("vllm") is not None)
+    return Host(
+        num_cpus=os.cpu_count() or 1,
+        num_gpus=_count_gpus(),
+        has_vllm=importlib.util.find_spec("vllm") is not None,
+    )
 
 
 def host_problems(config: TrainConfig, host: Host) -> list[str]:
-    """What the config asks for and the machine lacks. Another machine's GPUs are the business of its Ray cluster."""
+    """What the config asks for and the machine lacks. What a cluster elsewhere has, only that cluster can tell."""
     elsewhere = config.placement.address is not None
-    return [*_software(config, host), *([] if elsewhere else _gpus(config, host))]
+    return [*_software(config, host), *([] if elsewhere else [*_gpus(config, host), *_reserved(config, host)])]
 
 
 def _software(config: TrainConfig, host: Host) -> Iterator[str]:
@@ -43,11 +49,20 @@ def _gpus(config: TrainConfig, host: Host) -> Iterator[str]:
         yield "learner.device=cuda: this machine has no usable CUDA device; accepted here is learner.device=cpu"
     if parallel > max(1, here):
         yield f"generator.tensor_parallel_size={parallel}: accepted is at most {max(1, here)}, with {here} GPUs here"
-    placement = config.placement
-    roles = ("policy", "critic", "generator", "reference", "reward", "data")
-    reserved = sum(getattr(placement, role).num_gpus for role in roles)
-    if placement.backend == "ray" and reserved > here:
-        yield f"placement.*.num_gpus: the roles reserve {reserved:g} together; accepted is at most {here} here"
+
+
+def _reserved(config: TrainConfig, host: Host) -> Iterator[str]:
+    """All roles together, against a cluster that is started here."""
+    placement, replicas = config.placement, config.generator.num_replicas
+    if placement.backend != "ray":
+        return
+    once = (placement.policy, placement.critic, placement.reference, placement.reward, placement.data)
+    roles = (*once, *(placement.generator,) * replicas)
+    for unit, here in (("num_cpus", host.num_cpus), ("num_gpus", host.num_gpus)):
+        reserved = sum(getattr(role, unit) for role in roles)
+        if reserved > here + 1e-6:
+            many = f", with {replicas} generators" if replicas > 1 else ""
+            yield f"placement.*.{unit}: the roles reserve {reserved:g} together{many}; accepted is at most {here} here"
 
 
 def _count_gpus() -> int:

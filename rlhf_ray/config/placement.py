@@ -9,7 +9,7 @@ from rlhf_ray.config.setting import group, setting
 class RoleConfig:
     """What one worker of a role reserves."""
 
-    num_cpus: float = setting(0.3, "CPUs reserved in the cluster", low=0)
+    num_cpus: float = setting(0.25, "CPUs reserved in the cluster", low=0)
     num_gpus: float = setting(0.0, "GPUs reserved in the cluster", low=0)
     threads: int = setting(1, "threads that compute in the process", low=1)
 

@@ -15,7 +15,7 @@ Refusal = Callable[..., str]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    return Start(folder=tmp_path, run_name="NAME", job=None, host=Host(num_gpus=0, has_vllm=True))
+    return Start(folder=tmp_path, run_name="NAME", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
 
 
 @pytest.fixture

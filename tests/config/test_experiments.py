@@ -17,7 +17,7 @@ EXPERIMENTS = sorted(file.stem for file in (Path(__file__).parents[2] / "conf" /
 
 
 def loaded(name, tmp_path):
-    start = Start(folder=tmp_path, run_name="run", job=None, host=Host(num_gpus=1, has_vllm=True))
+    start = Start(folder=tmp_path, run_name="run", job=None, host=Host(num_cpus=8, num_gpus=1, has_vllm=True))
     return load([f"experiment={name}", *NEEDED.get(name, ())], start)
 
 
@@ -45,7 +45,7 @@ def test_the_tldr_recipe_has_the_published_numbers(tmp_path):
 
 
 def test_a_data_set_keeps_its_name_where_files_become_absolute(tmp_path):
-    start = Start(folder=tmp_path, run_name="run", job=None, host=Host(num_gpus=1, has_vllm=True))
+    start = Start(folder=tmp_path, run_name="run", job=None, host=Host(num_cpus=8, num_gpus=1, has_vllm=True))
     words = ["model.path=m", "reward.path=r", "stages=[ppo]", "data.prompts=hf:openai/gsm8k:test"]
     config = load(words, start).config
     assert config.data.prompts == "hf:openai/gsm8k:test"

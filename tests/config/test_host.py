@@ -1,4 +1,5 @@
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,8 @@ import pytest
 from rlhf_ray.config.host import Host, host_problems, inspect_host
 from rlhf_ray.config.schema import TrainConfig
 
-CPU_ONLY = Host(num_gpus=0, has_vllm=True)
-TWO_GPUS = Host(num_gpus=2, has_vllm=True)
+CPU_ONLY = Host(num_cpus=2, num_gpus=0, has_vllm=True)
+TWO_GPUS = Host(num_cpus=2, num_gpus=2, has_vllm=True)
 
 
 @pytest.fixture
@@ -28,11 +29,11 @@ def test_cuda_without_a_device_is_refused(config):
 
 
 def test_vllm_that_is_not_installed_is_refused_with_the_way_out(config):
-    (message,) = host_problems(config, Host(num_gpus=0, has_vllm=False))
+    (message,) = host_problems(config, Host(num_cpus=2, num_gpus=0, has_vllm=False))
     assert "generator.backend=vllm" in message
     assert "generator=hf" in message
     config.generator.backend = "hf"
-    assert host_problems(config, Host(num_gpus=0, has_vllm=False)) == []
+    assert host_problems(config, Host(num_cpus=2, num_gpus=0, has_vllm=False)) == []
 
 
 def test_more_tensor_parallel_ranks_than_gpus_are_refused(config):
@@ -48,6 +49,23 @@ def test_more_reserved_gpus_than_there_are_are_refused(config):
     assert "reserve 2.5 together" in message
 
 
+def test_more_reserved_cores_than_there_are_are_refused(config):
+    config.placement.policy.num_cpus = 1.0
+    (message,) = host_problems(config, CPU_ONLY)
+    assert message == "placement.*.num_cpus: the roles reserve 2.25 together; accepted is at most 2 here"
+    config.placement.backend = "local"
+    assert host_problems(config, CPU_ONLY) == []
+
+
+def test_every_generator_reserves_for_itself(config):
+    config.generator.num_replicas = 3
+    config.placement.generator.num_cpus = 0.3
+    (message,) = host_problems(config, CPU_ONLY)
+    assert message.startswith("placement.*.num_cpus: the roles reserve 2.15 together, with 3 generators;")
+    config.placement.data.num_cpus = 0.1
+    assert host_problems(config, CPU_ONLY) == []
+
+
 def test_the_gpus_of_a_cluster_elsewhere_are_not_judged_by_this_machine(config):
     config.learner.device = "cuda"
     config.placement.address = "ray://head:10001"
@@ -56,6 +74,7 @@ def test_the_gpus_of_a_cluster_elsewhere_are_not_judged_by_this_machine(config):
 
 def test_this_machine_is_described_as_it_is():
     found = inspect_host()
+    assert found.num_cpus == os.cpu_count()
     assert found.has_vllm == (importlib.util.find_spec("vllm") is not None)
     if not Path("/proc/driver/nvidia").exists():
         assert found.num_gpus == 0

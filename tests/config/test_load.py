@@ -158,7 +158,7 @@ WITH = {  # what a choice needs besides
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES, ids=lambda value: value)
 def test_every_file_in_conf_composes_to_a_config_that_may_run(start, group, choice):
-    gpus = replace(start, host=replace(start.host, num_gpus=1))
+    gpus = replace(start, host=replace(start.host, num_cpus=8, num_gpus=1))
     config = load([f"{group}={choice}", *WITH.get((group, choice), [])], gpus).config
     assert isinstance(config, TrainConfig)
 

@@ -17,7 +17,7 @@ STAGES = tuple(RESULTS)
 
 def resume(run_dir: Path) -> None:
     """What `resume=DIR` does, in this process."""
-    start = Start(folder=run_dir, run_name="unused", job=None, host=Host(num_gpus=0, has_vllm=True))
+    start = Start(folder=run_dir, run_name="unused", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
     config = load([f"resume={run_dir}", "tracking.progress=off"], start).config
     pipeline.run(config, command=("resume",))
 

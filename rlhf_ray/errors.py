@@ -29,6 +29,10 @@ class DivergedError(RlhfRayError, ArithmeticError):
     """A number that must be finite is not (a gradient norm, a score): names it; the weights are untouched."""
 
 
+class StoppedError(RlhfRayError, RuntimeError):
+    """The doctor ended the run before its models were made: names the finding, the step and the setting that asked."""
+
+
 class SelfCheckError(RlhfRayError, RuntimeError):
     """The step-0 identities do not hold: names each identity with its measured value and its limit."""
 

@@ -4,37 +4,42 @@ from dataclasses import dataclass
 
 from rlhf_ray.config.setting import setting
 
-KINDS = (
+# what beta and the learning rates can do something about
+TREATABLE = (
     "runaway_kl",
-    "kl_stuck",
-    "negative_kl",
     "mode_collapse",
     "policy_instability",
     "value_failure",
     "reward_hacking",
     "over_optimisation",
     "plateau",
-    "reward_model_near_chance",
-    "reward_model_overfit",
-    "sft_overfit",
     "nonfinite",
     "gradient_explosion",
     "lost_eos",
-    "stale_generator",
-    "stalled_throughput",
 )
+IN_PPO = (*TREATABLE, "kl_stuck", "negative_kl", "stale_generator", "stalled_throughput")
+KINDS = (*IN_PPO, "reward_model_near_chance", "reward_model_overfit", "sft_overfit")
 
 
 @dataclass(kw_only=True)
 class DoctorConfig:
-    """conf/doctor. A kind of finding that no list names is told and recorded, nothing more."""
+    """conf/doctor. A kind of finding that no list names is told and recorded, nothing more.
+
+    What is only to be watched ends nothing and changes nothing; `plateau`, which is never more, does.
+    """
 
     enabled: bool = setting(True, "look for findings after every iteration")
     rules: str | None = setting(None, "YAML file with thresholds of your own; empty: the built-in ones", path=True)
-    stop: list[str] = setting(["nonfinite"], "kinds that end the run as failed to go well", choices=KINDS)
-    early_stop: list[str] = setting([], "kinds that end the run as finished", choices=KINDS)
-    adapt: list[str] = setting([], "kinds that raise beta or lower the learning rate", choices=KINDS)
-    rollback: list[str] = setting([], "kinds that go back to the last checkpoint before the onset", choices=KINDS)
+    stop: list[str] = setting(
+        ["nonfinite"],
+        "kinds that end the run: PPO with a checkpoint, a stage before it with an error",
+        choices=KINDS,
+    )
+    early_stop: list[str] = setting([], "kinds that end PPO as finished", choices=IN_PPO)
+    adapt: list[str] = setting([], "kinds in PPO that raise beta or lower the learning rates", choices=TREATABLE)
+    rollback: list[str] = setting(
+        [], "kinds in PPO that go back to the last checkpoint before the onset, adapted", choices=TREATABLE
+    )
     kl_coef_factor: float = setting(1.5, "beta is raised by this factor", above=1)
     kl_coef_start: float = setting(0.05, "what beta is raised to from 0", above=0)
     kl_coef_max: float = setting(1.0, "beta is never raised beyond", above=0)

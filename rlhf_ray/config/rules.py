@@ -14,7 +14,7 @@ _LOOSE_LOGPROB_GAP = 0.05  # nats; 16-bit engines differ from a float32 learner 
 def problems(config: TrainConfig) -> list[str]:
     """Everything that stands against running this config, without a look at the machine or at files."""
     out_of_range = [line for line in map(refused, walk(config)) if line]
-    rules = (_stages, _data, _algorithm, _kl, _reward_model, _lengths, _generator, _placement, _evaluation)
+    rules = (_stages, _data, _algorithm, _kl, _reward_model, _lengths, _generator, _placement, _evaluation, _doctor)
     return out_of_range + [line for rule in rules for line in rule(config)]
 
 
@@ -189,6 +189,17 @@ def _placement(config: TrainConfig) -> Iterator[str]:
         yield (
             f"placement.generator.num_gpus={reserved:g}: accepted is at least generator.tensor_parallel_size={wanted}"
         )
+
+
+def _doctor(config: TrainConfig) -> Iterator[str]:
+    """One policy a kind."""
+    lists = {name: getattr(config.doctor, name) for name in ("stop", "early_stop", "adapt", "rollback")}
+    for kind in dict.fromkeys(kind for kinds in lists.values() for kind in kinds):
+        names = [name for name, kinds in lists.items() if kind in kinds]
+        if len(names) > 1:
+            others = shown([other for other in lists[names[0]] if other != kind])
+            keys = " and ".join(f"doctor.{name}" for name in names)
+            yield f"{keys} both name {kind}: accepted is one of them; for the last, set doctor.{names[0]}={others}"
 
 
 def _evaluation(config: TrainConfig) -> Iterator[str]:

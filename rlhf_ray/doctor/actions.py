@@ -15,6 +15,7 @@ from rlhf_ray.errors import ConfigError
 from rlhf_ray.files.jsonl import JsonlWriter
 
 FINDINGS_FILE = "findings.jsonl"
+PPO = "ppo"
 
 
 class Policy(StrEnum):
@@ -94,16 +95,19 @@ class Rulebook:
             raise ConfigError(f"doctor policy for {unknown[0]}: no such kind; known are {', '.join(KINDS)}")
 
 
-# what adapting means: which of the two levers a kind calls for
-_RAISES_BETA = ("runaway_kl", "reward_hacking", "over_optimisation", "mode_collapse", "lost_eos", "plateau")
-_LOWERS_RATE = ("runaway_kl", "policy_instability", "value_failure", "mode_collapse", "gradient_explosion", "nonfinite")
+# which of the two levers a kind calls for: what has neither can be adapted to by nothing
+RAISES_BETA = ("runaway_kl", "reward_hacking", "over_optimisation", "mode_collapse", "lost_eos", "plateau")
+LOWERS_RATE = ("runaway_kl", "policy_instability", "value_failure", "mode_collapse", "gradient_explosion", "nonfinite")
+_ONLY_WATCHED = ("plateau",)  # is never more than to be watched, and is acted on all the same
 
 
 def decide(finding: Finding, treatment: Treatment, rulebook: Rulebook, *, step: int) -> Action:
     """The action for one finding. Pure: the same arguments give the same action."""
     policy = rulebook.policies.get(finding.kind, Policy.WARN)
     match policy:
-        case Policy.STOP | Policy.EARLY_STOP:
+        case Policy.STOP if not _is_mild(finding):
+            return _action(finding, treatment, step=step, policy=policy, reason=finding.summary)
+        case Policy.EARLY_STOP if not _is_mild(finding) and finding.stage == PPO:
             return _action(finding, treatment, step=step, policy=policy, reason=finding.summary)
         case Policy.ADAPT:
             return _adapted(finding, treatment, rulebook.limits, step=step)
@@ -146,6 +150,17 @@ def treat(
     return actions, treatment
 
 
+def standing(records: Sequence[Mapping[str, Any]], *, step: int) -> list[Mapping[str, Any]]:
+    """The recorded actions that a PPO stage which goes on from `step` has behind it.
+
+    The last ones from after `step` were undone with their iterations; a rollback is what led back, and stays.
+    """
+    actions = [record for record in records if record.get("record") == "action" and record["stage"] == PPO]
+    while actions and actions[-1]["step"] > step and actions[-1]["rollback_to"] is None:
+        actions.pop()
+    return actions
+
+
 def replay(records: Sequence[Mapping[str, Any]], treatment: Treatment) -> Treatment:
     """What is in force after the recorded actions; other records are passed over."""
     for record in records:
@@ -184,6 +199,9 @@ class FindingsWriter:
         self._writer.close()
 
 
+_AT_LIMITS = "beta and learning rate are at their limits, or neither is the cause"
+
+
 def _action(  # noqa: PLR0913  the fields of the record
     finding: Finding,
     treatment: Treatment,
@@ -212,7 +230,7 @@ def _adapted(finding: Finding, treatment: Treatment, limits: Limits, *, step: in
     refusal = _refusal(finding, treatment, limits, step=step)
     kl_coef, share = _levers(finding, treatment, limits)
     if not refusal and (kl_coef, share) == (treatment.kl_coef, treatment.learning_rate_share):
-        refusal = "beta and learning rate are at their limits, or neither is the cause"
+        refusal = _AT_LIMITS
     if refusal:
         return _action(
             finding, treatment, step=step, policy=Policy.WARN, reason=f"{finding.summary}; not adapted: {refusal}"
@@ -235,10 +253,12 @@ def _rolled_back(finding: Finding, treatment: Treatment, limits: Limits, *, step
         refusal = f"there were {treatment.num_rollbacks} rollbacks already"
     if not refusal and not earlier:
         refusal = f"no checkpoint is from before step {finding.first_step:g}"
+    kl_coef, share = _levers(finding, treatment, limits)
+    if not refusal and (kl_coef, share) == (treatment.kl_coef, treatment.learning_rate_share):
+        refusal = f"{_AT_LIMITS}, so the same would come again"
     if refusal:
         reason = f"{finding.summary}; not rolled back: {refusal}"
         return _action(finding, treatment, step=step, policy=Policy.WARN, reason=reason)
-    kl_coef, share = _levers(finding, treatment, limits)
     return _action(
         finding,
         treatment,
@@ -252,19 +272,25 @@ def _rolled_back(finding: Finding, treatment: Treatment, limits: Limits, *, step
 
 
 def _refusal(finding: Finding, treatment: Treatment, limits: Limits, *, step: int) -> str:
-    if finding.severity == Severity.WATCH:
+    if finding.stage != PPO:
+        return "only PPO has beta, and checkpoints to go on from with other rates"
+    if _is_mild(finding):
         return "it is only to be watched"
     if treatment.last_action is not None and step - treatment.last_action < limits.cooldown:
         return f"the action of step {treatment.last_action} may still show its effect"
     return ""
 
 
+def _is_mild(finding: Finding) -> bool:
+    return finding.severity == Severity.WATCH and finding.kind not in _ONLY_WATCHED
+
+
 def _levers(finding: Finding, treatment: Treatment, limits: Limits) -> tuple[float, float]:
     kl_coef, share = treatment.kl_coef, treatment.learning_rate_share
-    if finding.kind in _RAISES_BETA:
+    if finding.kind in RAISES_BETA:
         raised = limits.kl_coef_start if kl_coef == 0 else kl_coef * limits.kl_coef_factor
         kl_coef = max(kl_coef, min(raised, limits.kl_coef_max))
-    if finding.kind in _LOWERS_RATE:
+    if finding.kind in LOWERS_RATE:
         share = min(share, max(share * limits.learning_rate_factor, limits.learning_rate_min))
     return kl_coef, share
 
@@ -275,4 +301,4 @@ def _words(treatment: Treatment, kl_coef: float, share: float) -> str:
         parts.append(f"algorithm.kl_coef {treatment.kl_coef:g} -> {kl_coef:g}")
     if share != treatment.learning_rate_share:
         parts.append(f"learning rates x {share / treatment.learning_rate_share:g}")
-    return ", ".join(parts) or "settings as they are"
+    return ", ".join(parts)

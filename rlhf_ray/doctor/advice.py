@@ -11,8 +11,7 @@ from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import Setting, walk
 from rlhf_ray.doctor.advice_changes import CHANGES
 from rlhf_ray.doctor.advice_table import ADVICE
-from rlhf_ray.doctor.findings import Change, Finding, Severity, Symptom
-from rlhf_ray.doctor.rules import Rule
+from rlhf_ray.doctor.findings import Change, Severity
 
 _TIMES = {2.0: "twice", 0.5: "half", 0.2: "a fifth of"}
 
@@ -32,28 +31,6 @@ def advice_for(rule_name: str) -> Advice:
     kind = rule_name.partition(".")[0]
     phrase, causes, changes, watch = ADVICE[rule_name] if rule_name in ADVICE else ADVICE[kind]
     return Advice(phrase=phrase, causes=causes, changes=changes, watch=watch)
-
-
-def finding_of(symptom: Symptom, rule: Rule, *, stage: str, settings: Mapping[str, float]) -> Finding:
-    """A symptom with causes, changes in the run's own numbers, and what to watch."""
-    advice = advice_for(rule.name)
-    changes = [change_of(name, settings, severity=symptom.severity) for name in advice.changes]
-    return Finding(
-        kind=rule.kind,
-        form=rule.name.partition(".")[2],
-        stage=stage,
-        severity=symptom.severity,
-        first_step=symptom.first_step,
-        until=symptom.until,
-        onsets=symptom.onsets,
-        phrase=advice.phrase,
-        summary=symptom.summary,
-        evidence=symptom.evidence,
-        causes=advice.causes,
-        changes=tuple(change for change in changes if change is not None),
-        watch_next=advice.watch,
-        rule=rule.name,
-    )
 
 
 def change_of(name: str, settings: Mapping[str, float], *, severity: Severity) -> Change | None:

@@ -228,6 +228,14 @@ CHANGES: dict[str, tuple[str | None, str, float | None, float | None, str, str]]
         "smaller steps overfit later",
         "slower learning",
     ),
+    "rate_down": (
+        None,
+        "lower the learning rate",
+        None,
+        None,
+        "smaller steps",
+        "slower learning",
+    ),
     "replicas": (
         "generator.num_replicas",
         "where generation is the slow phase, raise",
@@ -292,4 +300,11 @@ CHANGES: dict[str, tuple[str | None, str, float | None, float | None, str, str]]
         "version and digest; temperature and top-k alike in generator and learner",
         "none",
     ),
+}
+
+# stage: what a change of the rules for every stage is there
+STAGE_CHANGES: dict[str, dict[str, str]] = {
+    "sft": {"lr_down": "sft_lr_down"},
+    "reward_model": {"lr_down": "rm_lr_down"},
+    "dpo": {"lr_down": "rate_down"},
 }

@@ -134,7 +134,12 @@ ADVICE: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
     ),
     "reward_hacking.above_ceiling": (
         "score above the ceiling",
-        _HACKING,
+        (
+            "the answers are better than any that the reward model was trained on, or only ones that it overrates: its "
+            "score cannot tell which",
+            "the KL penalty is too weak to keep the policy near answers the reward model knows",
+            "too few or too narrow comparisons behind the reward model",
+        ),
         ("samples", "other_judge", "beta_up", "evaluate_often"),
         ("objective/scores", "eval/gold_score", "objective/kl"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from rlhf_ray.doctor.runlog import Column, RunLog, Series, StageLog
 
 _COLLAPSED = 0.2  # nats per token: below this, no answer's KL can be small
+_BETA = "algorithm.kl_coef"
+_CLEAR = 1e-6  # nats; a penalty on less tells nothing
 _PER_TOKEN = 5.0  # a hand-written KL below this may be per token
 
 
@@ -19,9 +22,7 @@ def with_derived(log: RunLog) -> RunLog:
     for stage in log.stages:
         told = stage if stage.stage != "ppo" else _with_kl_unit(stage, columns, notes)
         stages.append(told if stage.stage != "ppo" else _with_columns(told, columns))
-    settings = dict(log.settings)
-    for name, value in settings_in(stages):
-        settings.setdefault(name, value)
+    settings = settings_from(stages, log.settings)
     return replace(log, stages=tuple(stages), columns=tuple(columns), notes=tuple(notes), settings=settings)
 
 
@@ -74,25 +75,33 @@ def _eos_rate(stage: StageLog) -> tuple[str, Series] | None:
     return "val/num_eos_tokens / answers", Series(steps=count.steps, values=count.values / answers)
 
 
-def settings_in(stages: list[StageLog]) -> list[tuple[str, float]]:
-    """Settings that the columns tell, by key, the surest first: beta, learning rates."""
-    found = []
+def settings_from(stages: Iterable[StageLog], given: Mapping[str, float]) -> dict[str, float]:
+    """The settings by key: beta as the columns have it in force, then `given`, then what else columns tell."""
+    told: dict[str, float] = {}
+    in_force: dict[str, float] = {}
     for stage in stages:
         beta = stage.get("objective/kl_coef")
         if beta.size:
-            found.append(("algorithm.kl_coef", float(beta.values[-1])))
-        penalty, kl = stage.get("objective/non_score_reward"), stage.get("objective/kl")
-        if penalty.size and kl.size:
-            nats = kl.at(penalty.steps)
-            clear = np.abs(np.nan_to_num(nats)) > 1e-6
-            if clear.any():
-                found.append(("algorithm.kl_coef", float(f"{np.median(-penalty.values[clear] / nats[clear]):.3g}")))
-        for name, key in (
-            ("lr", "algorithm"),
-            ("sft/learning_rate", "sft"),
-            ("reward_model/learning_rate", "reward_model"),
-        ):
-            rate = stage.get(name)
-            if rate.size:
-                found.append((f"{key}.learning_rate", float(rate.values.max())))
-    return found
+            in_force[_BETA] = float(beta.values[-1])
+        elif _BETA not in given:
+            told |= _beta_of_penalty(stage)
+        told |= {f"{key}.learning_rate": float(stage.series[name].values.max()) for name, key in _rates(stage)}
+    return told | dict(given) | in_force
+
+
+def _beta_of_penalty(stage: StageLog) -> dict[str, float]:
+    """From non_score_reward = -beta x KL."""
+    penalty, kl = stage.get("objective/non_score_reward"), stage.get("objective/kl")
+    nats = kl.at(penalty.steps)
+    clear = np.abs(np.nan_to_num(nats)) > _CLEAR
+    return {_BETA: float(f"{np.median(-penalty.values[clear] / nats[clear]):.3g}")} if clear.any() else {}
+
+
+def _rates(stage: StageLog) -> Iterator[tuple[str, str]]:
+    for name, key in (
+        ("lr", "algorithm"),
+        ("sft/learning_rate", "sft"),
+        ("reward_model/learning_rate", "reward_model"),
+    ):
+        if stage.get(name).size:
+            yield name, key

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlhf_ray.doctor.advice import finding_of
 from rlhf_ray.doctor.checks.case import CEILING, Case
 from rlhf_ray.doctor.checks.progress import fit_peak, peak_words
 from rlhf_ray.doctor.checks.registry import CHECKS
 from rlhf_ray.doctor.facts import CURVES, HEADLINES
 from rlhf_ray.doctor.findings import Curve, Diagnosis, Finding, Phase, Severity, Skipped
 from rlhf_ray.doctor.phases import phases_of
+from rlhf_ray.doctor.reconcile import findings_from
 from rlhf_ray.doctor.robust import trend
 from rlhf_ray.doctor.rules import Rule, Rules
 from rlhf_ray.doctor.runlog import RunLog, StageLog
@@ -60,15 +60,15 @@ def examine(log: RunLog, rules: Rules) -> Diagnosis:
 
 def findings_of(case: Case, rules: Rules, only: Sequence[str] = tuple(CHECKS)) -> list[Finding]:
     """The findings of one stage, by the rules named."""
-    found = []
+    symptoms = []
     for name in only:
         rule = rules[name]
         if rule.stage not in ("any", case.log.stage) or case.missing(rule):
             continue
         symptom = CHECKS[name](case, rule)
         if symptom is not None:
-            found.append(finding_of(symptom, rule, stage=case.log.stage, settings=case.settings))
-    return found
+            symptoms.append((symptom, rule))
+    return findings_from(symptoms, stage=case.log.stage, settings=case.settings)
 
 
 def ceiling_of(stages: Sequence[StageLog]) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlhf_ray.doctor.checks.case import CEILING, Case
 from rlhf_ray.doctor.checks.registry import CHECKS
-from rlhf_ray.doctor.derive import settings_in
+from rlhf_ray.doctor.derive import settings_from
 from rlhf_ray.doctor.examine import findings_of
 from rlhf_ray.doctor.findings import Finding, Severity
 from rlhf_ray.doctor.names import is_ours
@@ -78,10 +78,6 @@ class Doctor:
             key: still.get(key, severity) for key, severity in self._told.items() if key[0] != stage or key in still
         }
 
-    def set(self, key: str, value: float) -> None:
-        """A setting that was changed during the run: advice starts from it."""
-        self._settings[key] = value
-
     def _case(self, stage: str) -> Case:
         metrics = self._stages.get(stage, {})
         log = StageLog(
@@ -93,7 +89,7 @@ class Doctor:
                 if metric.nonfinite
             },
         )
-        return Case(log=log, settings=dict(settings_in([log])) | self._settings, ceiling=self._ceiling())
+        return Case(log=log, settings=settings_from([log], self._settings), ceiling=self._ceiling())
 
     def _ceiling(self) -> float | None:
         measured = [metrics[CEILING].values for metrics in self._stages.values() if CEILING in metrics]

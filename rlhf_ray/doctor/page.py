@@ -16,7 +16,7 @@ _HEAD = """\
 
 Made by `python -m rlhf_ray.doctor.page docs/doctor.md` from the tables in `rlhf_ray/doctor/`; change it there.
 
-    python -m rlhf_ray.doctor PATH... [--map THEIRS=OURS] [--rules FILE] [--json]
+    python -m rlhf_ray.doctor PATH... [--map THEIRS=OURS] [--rules FILE] [--json | --html FILE]
 
 Reads the metrics of a run and says what is wrong, since when, why, what to change (with the run's own numbers) and what
 to watch next. Loads neither torch nor ray. Exit code: 0 healthy, 1 warnings, 2 critical, 3 a path cannot be read or an
@@ -31,6 +31,8 @@ option is wrong; of several paths, the highest.
 | `trainer_state.json`, or a folder with one | Hugging Face trainers |
 | `*tfevents*`, or a folder with them | TensorBoard scalars |
 | `*.wandb`, or a folder with one | W&B offline runs, with their configuration |
+
+Of several logs below a folder the largest is read, and named under NOTES.
 
 Columns are known by our names (`docs/metrics.md`), by those of {trainers},
 and in a person's words ({words}, ...).
@@ -48,6 +50,10 @@ that count steps in larger strides; one more for every tenfold beyond 100 points
 whose median and median absolute deviation (`spread` times) a rise is compared with. Healthy stretches are split where
 the slopes of score, KL, held-out score and entropy change (change points by `ruptures`). `watch` is healthy; `warning`
 is likely to hurt; `critical` means that the run is being lost.
+
+Of several findings that would change one setting, the weightiest decides: what is still there before what is over, then
+the worse, then the earlier. The others give its number, or, where they want the opposite, name what has to be settled
+first.
 
 Every number can be changed by `--rules FILE`, YAML or JSON:
 
@@ -67,12 +73,18 @@ force.
 | policy | what it does |
 |---|---|
 | `warn` | tells and records |
-| `stop` | ends the run with a checkpoint |
+| `stop` | ends the run: PPO with a checkpoint, a stage before it with an error |
 | `adapt` | raises beta by {limits.kl_coef_factor:g} (to {limits.kl_coef_start:g} from 0, {limits.kl_coef_max:g} at \
 most), lowers learning rates by {limits.learning_rate_factor:g} ({limits.learning_rate_min:g} of the schedule at \
 least), at most every {limits.cooldown} iterations |
-| `rollback` | goes back to the last checkpoint before the onset, adapted; at most {limits.max_rollbacks} times |
-| `early_stop` | ends the run as finished |
+| `rollback` | goes back to the last checkpoint before the onset, adapted, and saves it so; at most \
+{limits.max_rollbacks} times |
+| `early_stop` | ends PPO as finished |
+
+What is only to be watched ends nothing and changes nothing, `plateau` excepted: the score is flat while the KL grows, a
+reason for `early_stop`. What cannot be acted on (no lever left, no checkpoint before the onset, an action whose effect
+is still awaited) is told with the reason. A learner that meets a gradient that is not finite ends the run by itself,
+before its weights change. A resume undoes the actions after its checkpoint, and comes to the same ones again.
 
 Defaults: {defaults}.
 """

@@ -112,10 +112,11 @@ def train_ppo(team: PpoTeam, settings: PpoSettings, state: PpoState, hooks: PpoH
             stats |= hooks.watch.evaluate(state.step)
         hooks.record(state.step, stats)
         state = replace(state, kl_coef=verdict.kl_coef, learning_rate_share=verdict.learning_rate_share)
-        if verdict.rollback_to is not None:
-            hooks.rollback(verdict.rollback_to)
-            state = replace(state, step=verdict.rollback_to)
-        elif last or verdict.stop or hooks.checkpoints.due(state.step):
+        back = verdict.rollback_to
+        if back is not None:
+            hooks.rollback(back)
+            state = replace(state, step=back)
+        if back is not None or last or verdict.stop or hooks.checkpoints.due(state.step):
             hooks.checkpoints.write(state.step, save=hooks.watch.save, state=asdict(state))
         if verdict.stop:
             return state, verdict.stop

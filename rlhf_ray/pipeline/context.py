@@ -84,7 +84,7 @@ class Context:
             self.display.advance(step, {name: values[name] for name in values if name not in RIDING or stage != "ppo"})
             self.tracker.record(step, values, distributions(stats))
             if stage != "ppo":  # PPO asks for a verdict
-                self.monitor.observe(stage, step, stats, tracker=self.tracker)
+                self.monitor.watch(stage, step, stats, tracker=self.tracker)
             if "eval/proxy_score" in values:
                 self._show_samples(step)
 

@@ -12,17 +12,21 @@ from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import walk
 from rlhf_ray.doctor.actions import (
     FINDINGS_FILE,
+    PPO,
     FindingsWriter,
     Limits,
     Policy,
     Rulebook,
     Treatment,
+    decide,
     replay,
+    standing,
     treat,
 )
 from rlhf_ray.doctor.findings import Finding, Severity
 from rlhf_ray.doctor.online import Doctor
 from rlhf_ray.doctor.rules import load_rules
+from rlhf_ray.errors import StoppedError
 from rlhf_ray.files.jsonl import read_jsonl
 from rlhf_ray.loops.ppo import PpoState, Verdict
 from rlhf_ray.pipeline.tracker import Tracker
@@ -38,19 +42,16 @@ class Monitor:
     """One run's doctor. Knows of rows already written, so that a resumed run is judged as a straight one."""
 
     def __init__(self, config: TrainConfig, run_dir: Path, *, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
-        doctor, findings = config.doctor, run_dir / FINDINGS_FILE
+        doctor = config.doctor
         rules = load_rules(None if doctor.rules is None else Path(doctor.rules))
         self._enabled = doctor.enabled
         self._stop_above_kl = config.algorithm.stop_above_kl
         self._doctor = Doctor(rules, numbers(config))
         self._rulebook = rulebook(doctor)
-        told = read_jsonl(findings) if findings.exists() else []
-        self._treatment = replay(told, UNTREATED)
+        self._file = run_dir / FINDINGS_FILE
+        self._treatment = replay(self._told(), UNTREATED)
         self._writer = FindingsWriter(run_dir)
         self._tell = tell
-        for record in told:
-            if record["record"] == "action" and record["policy"] != Policy.WARN.value:
-                self._doctor.set("algorithm.kl_coef", record["kl_coef"])
         for row in rows:
             self._doctor.observe(row["stage"], int(row["step"]), measured(row))
 
@@ -65,9 +66,17 @@ class Monitor:
             tracker.alert(finding.kind, finding.summary, level=LEVELS[finding.severity])
         return found
 
+    def watch(self, stage: str, step: int, stats: Stats, *, tracker: Tracker) -> None:
+        """A stage before PPO: tell, record, and end the run where that is a kind's policy. Raises StoppedError."""
+        for finding in self.observe(stage, step, stats, tracker=tracker):
+            action = decide(finding, self._treatment, self._rulebook, step=step)
+            self._writer.action(action)
+            if action.policy is Policy.STOP:
+                raise StoppedError(f"{stage} step {step}: {finding.summary} (doctor.stop names {finding.kind})")
+
     def examine(self, state: PpoState, stats: Stats, *, checkpoints: Sequence[int], tracker: Tracker) -> Verdict:
         """How PPO goes on after this iteration; `checkpoints` are the steps that can be gone back to."""
-        found = self.observe("ppo", state.step, stats, tracker=tracker)
+        found = self.observe(PPO, state.step, stats, tracker=tracker)
         now = replace(
             self._treatment,
             kl_coef=state.kl_coef,
@@ -79,7 +88,6 @@ class Monitor:
             self._writer.action(action)
             if action.policy is not Policy.WARN:
                 self._tell(f"{action.policy.value}: {action.reason}")
-                self._doctor.set("algorithm.kl_coef", action.kl_coef)
         ends = [action.reason for action in actions if action.policy in (Policy.STOP, Policy.EARLY_STOP)]
         back = [action.rollback_to for action in actions if action.rollback_to is not None]
         return Verdict(
@@ -90,12 +98,17 @@ class Monitor:
         )
 
     def forget_after(self, stage: str, step: int) -> None:
-        """The stage went back to this step."""
+        """The stage went back to this step: what came after it was not seen, and what was done about it is undone."""
         self._doctor.forget_after(stage, step)
+        if stage == PPO:
+            self._treatment = replay(standing(self._told(), step=step), UNTREATED)
 
     def close(self) -> None:
         """Give findings.jsonl back."""
         self._writer.close()
+
+    def _told(self) -> list[dict[str, Any]]:
+        return read_jsonl(self._file) if self._file.exists() else []
 
 
 def above_limit(stats: Stats, *, step: int, limit: float | None) -> str | None:
@@ -141,6 +154,8 @@ def numbers(config: TrainConfig) -> dict[str, float]:
     }
 
 
-def measured(row: Row) -> dict[str, float | None]:
-    """The metrics of a line of metrics.jsonl."""
-    return {name: value for name, value in row.items() if isinstance(value, int | float) and "/" in name}
+def measured(row: Row) -> dict[str, float]:
+    """The metrics of a line of metrics.jsonl, NaN and infinities among them (files/jsonl.py)."""
+    values = {name: float(value) for name, value in row.items() if isinstance(value, int | float) and "/" in name}
+    flag = "/nonfinite"
+    return {**values, **{name.removesuffix(flag): float(row[name]) for name in row if name.endswith(flag)}}

@@ -54,6 +54,12 @@ REFUSED = [
     ({"model.context_length": 79}, ["context_length=79", "max_prompt_tokens=32", "max_new_tokens=48 = 80"]),
     ({"model.hidden_size": 130}, ["model.hidden_size=130", "model.num_heads=4", "use model.hidden_size=136"]),
     ({"generator.backend": "hf", "generator.transport": "nccl"}, ["transport=nccl", "generator.backend=vllm"]),
+    (
+        {"doctor.rollback": ["nonfinite", "runaway_kl"]},
+        ["doctor.stop and doctor.rollback both name nonfinite", "set doctor.stop=[]"],
+    ),
+    ({"doctor.adapt": ["stale_generator"]}, ["doctor.adapt=[stale_generator]", "a list of runaway_kl"]),
+    ({"doctor.early_stop": ["sft_overfit"]}, ["doctor.early_stop=[sft_overfit]"]),
     ({"generator.transport": "ipc"}, ["generator.transport=ipc", "learner.device=cuda", "object_store"]),
     (
         {"generator.backend": "hf", "generator.tensor_parallel_size": 2, "placement.generator.num_gpus": 2},

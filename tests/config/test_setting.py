@@ -72,7 +72,11 @@ def test_values_are_taken_as_they_are_or_not_at_all(key, value, expected):
 
 
 def test_the_kinds_of_findings_that_a_policy_can_be_set_for_are_those_the_doctor_has():
-    from rlhf_ray.config.doctor import KINDS
+    from rlhf_ray.config.doctor import IN_PPO, KINDS, TREATABLE
     from rlhf_ray.doctor.actions import KINDS as FOUND
+    from rlhf_ray.doctor.actions import LOWERS_RATE, RAISES_BETA
+    from rlhf_ray.doctor.rules import RULES
 
     assert set(KINDS) == set(FOUND)
+    assert set(IN_PPO) == {rule.kind for rule in RULES.by_name.values() if rule.stage in ("ppo", "any")}
+    assert set(TREATABLE) == {*RAISES_BETA, *LOWERS_RATE}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from doctor_cases import found
+from doctor_cases import found, ramp
 
 from rlhf_ray.doctor.actions import (
     DEFAULT_LIMITS,
@@ -20,9 +20,10 @@ from rlhf_ray.doctor.actions import (
     apply,
     decide,
     replay,
+    standing,
     treat,
 )
-from rlhf_ray.doctor.findings import Finding
+from rlhf_ray.doctor.findings import Finding, Severity
 from rlhf_ray.errors import ConfigError
 
 START = Treatment(kl_coef=0.05, learning_rate_share=1.0, checkpoints=(0, 10, 20), num_rollbacks=0, last_action=None)
@@ -123,6 +124,53 @@ def test_after_a_stop_the_other_findings_of_the_step_are_only_told() -> None:
     worst_first = [action.policy for action in sorted(actions, key=lambda action: action.kind, reverse=True)]
     assert Policy.STOP in worst_first
     assert after.kl_coef == START.kl_coef
+
+
+def test_a_stop_waits_for_more_than_what_is_to_be_watched() -> None:
+    (rising,) = found({"objective/kl": [12.0] * 5}, "runaway_kl.level")
+    assert decide(rising, START, book(Policy.STOP), step=5).policy == Policy.WARN
+    assert decide(KL_HIGH, START, book(Policy.STOP), step=18).policy == Policy.STOP
+
+
+def test_a_plateau_is_acted_on_although_it_is_only_watched() -> None:
+    flat = {"objective/scores": ramp(0, 1, 8) + [1.0, 1.01] * 8, "objective/kl": ramp(0, 12, 24)}
+    (finding,) = found(flat, "plateau.score_flat")
+    assert finding.severity == Severity.WATCH
+    assert decide(finding, START, book(Policy.STOP, "plateau"), step=24).policy == Policy.STOP
+    assert decide(finding, START, book(Policy.ADAPT, "plateau"), step=24).kl_coef == pytest.approx(0.075)
+
+
+def test_no_rollback_to_the_same_course() -> None:
+    far = replace(START, kl_coef=1.0, learning_rate_share=0.1)
+    action = decide(KL_HIGH, far, book(Policy.ROLLBACK), step=22)
+    assert (action.policy, action.rollback_to) == (Policy.WARN, None)
+    assert action.reason.endswith("are at their limits, or neither is the cause, so the same would come again")
+
+
+def test_outside_ppo_there_is_nothing_to_adapt_and_nothing_to_end_early() -> None:
+    sft = found({"sft/loss": [2.0] * 12, "sft/grad_norm": [1.0] * 9 + [50.0] * 3}, "gradient_explosion.norm")[0]
+    for policy in (Policy.ADAPT, Policy.ROLLBACK, Policy.EARLY_STOP):
+        assert decide(sft, START, book(policy, "gradient_explosion"), step=12).policy == Policy.WARN
+    assert decide(sft, START, book(Policy.STOP, "gradient_explosion"), step=12).policy == Policy.STOP
+
+
+def test_a_resume_forgets_what_was_done_after_its_checkpoint() -> None:
+    treatment, records = START, []
+    for step in (10, 14):
+        (action,), treatment = treat([KL_HIGH], treatment, book(Policy.ADAPT), step=step)
+        records.append(action_record(action))
+    assert replay(standing(records, step=14), START).last_action == 14
+    at_12 = replay(standing(records, step=12), START)
+    assert (at_12.last_action, at_12.kl_coef) == (10, pytest.approx(0.075))
+    assert standing(records, step=9) == []
+
+
+def test_a_rollback_counts_after_a_resume_from_before_it() -> None:
+    (back,), _ = treat([KL_HIGH], START, book(Policy.ROLLBACK), step=22)
+    (late,), _ = treat([KL_HIGH], START, book(Policy.ADAPT), step=17)  # after it, and undone
+    records = [{"record": "finding", "step": 22}, action_record(back), action_record(late)]
+    after = replay(standing(records, step=12), START)
+    assert (after.num_rollbacks, after.last_action) == (1, 10)
 
 
 def test_a_policy_for_an_unknown_kind_is_refused() -> None:

@@ -83,8 +83,8 @@ def test_a_reward_model_at_chance_is_told_before_ppo() -> None:
 
 def test_advice_starts_from_the_settings_in_force() -> None:
     doctor = Doctor(RULES, {"algorithm.kl_coef": 0.05})
-    doctor.set("algorithm.kl_coef", 0.2)
-    found = [f for step in range(1, 7) for f in doctor.observe("ppo", step, {"objective/kl": 30.0})]
+    rows = [{"objective/kl": 30.0, "objective/kl_coef": 0.2}] * 6
+    found = [finding for step, row in enumerate(rows, start=1) for finding in doctor.observe("ppo", step, row)]
     beta = next(c for c in found[-1].changes if c.setting == "algorithm.kl_coef")
     assert (beta.now, beta.to) == (0.2, 0.4)
 

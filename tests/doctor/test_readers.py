@@ -1,6 +1,8 @@
 """Every format gives the same log; what is odd about one is told."""
 
+import gzip
 import json
+import os
 import struct
 from pathlib import Path
 
@@ -138,7 +140,7 @@ def test_of_several_event_folders_the_largest_is_read_and_named(folder: Path) ->
     event_file(folder / "b", ROWS, tensors=False)
     log = read_log(folder, {})
     assert kl_of(log) == KL
-    assert any("2 folders hold event files" in note for note in log.notes)
+    assert any(note.startswith(f"read: {folder / 'b'}, the largest of 2 logs below") for note in log.notes)
 
 
 def test_a_wandb_file_gives_history_and_settings(folder: Path) -> None:
@@ -248,7 +250,10 @@ def test_mixed_stages_of_a_log_without_tags_are_told_apart_by_their_names(folder
         (b"stage,note\na,b\n", "has no number in any of its 1 rows"),
         (b"hello\nworld\n", "is none of the formats that are read"),
         (b"\x00\x01\x02\xff" * 100, "is binary"),
-        (b"\xff\xfe\xfa\xfb" * 100, "is binary"),
+        (b"\xfa\xfb\xfc\xfd" * 100, "is binary"),
+        (gzip.compress(b"step,kl\n1,2\n"), "is compressed: unpack it first (gunzip)"),
+        (b"PK\x03\x04 a spreadsheet", "or save the sheet as CSV"),
+        ("step,kl\n1,2\n".encode("utf-16"), "is text in UTF-16: save it as UTF-8"),
         (b"{\n", "not a JSON object"),
         (b"[1, 2, 3]", "must hold objects"),
         (b'{"a": [1, 2], "b": [1]}', "columns of different lengths"),
@@ -269,6 +274,32 @@ def test_a_path_without_a_log_is_refused(folder: Path, name: str, words: str) ->
     with pytest.raises(DataError) as caught:
         read_log(folder / name, {})
     assert words in str(caught.value)
+
+
+def test_of_several_runs_in_a_folder_the_largest_is_read_with_its_settings_and_named(folder: Path) -> None:
+    for name, count in (("a", 5), ("b", 2)):
+        (folder / name).mkdir()
+        written(folder / name / "metrics.jsonl", lines(ROWS[:count]))
+        written(folder / name / "run.json", json.dumps({"config": {"algorithm": {"kl_coef": 0.3}}}))
+    log = read_log(folder, {})
+    assert kl_of(log) == KL
+    assert log.settings["algorithm.kl_coef"] == 0.3
+    assert f"read: {folder / 'a' / 'metrics.jsonl'}, the largest of 2 logs below {folder}" in log.notes
+
+
+def test_a_pipe_is_refused_at_once(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(DataError, match="is a pipe or a device; write what comes out of it to a file"):
+        read_log(folder / "pipe", {})
+
+
+def test_links_in_a_circle_are_no_log_and_no_trap(folder: Path) -> None:
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "inside").symlink_to(folder)
+    with pytest.raises(DataError, match="loop does not exist"):
+        read_log(folder / "loop", {})
+    with pytest.raises(DataError, match="holds no log"):
+        read_log(folder, {})
 
 
 def test_garbage_named_like_an_event_file_is_refused(folder: Path) -> None:

@@ -8,7 +8,7 @@ from doctor_cases import found
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import walk
 from rlhf_ray.doctor.advice import advice_for, allowed, change_of
-from rlhf_ray.doctor.advice_changes import CHANGES
+from rlhf_ray.doctor.advice_changes import CHANGES, STAGE_CHANGES
 from rlhf_ray.doctor.advice_table import ADVICE
 from rlhf_ray.doctor.findings import Change, Severity
 from rlhf_ray.doctor.names_table import SETTINGS
@@ -38,7 +38,9 @@ def test_every_rule_has_advice_with_changes_that_exist() -> None:
         assert advice.watch
         assert set(advice.changes) <= set(CHANGES)
     assert {name.partition(".")[0] for name in ADVICE} == {rule.kind for rule in RULES.by_name.values()}
-    assert {name for *_, changes, _ in ADVICE.values() for name in changes} == set(CHANGES)
+    advised = {name for *_, changes, _ in ADVICE.values() for name in changes}
+    elsewhere = {own for changes in STAGE_CHANGES.values() for own in changes.values()}
+    assert advised | elsewhere == set(CHANGES)
 
 
 def test_metrics_to_watch_are_registered() -> None:

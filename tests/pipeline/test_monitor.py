@@ -11,7 +11,8 @@ import yaml
 from small_run import LOCAL, by_step, read_metrics, small_config
 
 from rlhf_ray.doctor.actions import replay
-from rlhf_ray.files.jsonl import read_jsonl
+from rlhf_ray.errors import StoppedError
+from rlhf_ray.files.jsonl import finite_row, read_jsonl
 from rlhf_ray.loops.ppo import PpoState, Verdict
 from rlhf_ray.pipeline.monitor import UNTREATED, Monitor
 from rlhf_ray.pipeline.stages import ppo_stage
@@ -59,6 +60,18 @@ class Patient:
         """As after a kill: everything that the monitor knows is in the directory."""
         self._monitor.close()
         self._monitor = Monitor(self._config, self.folder, rows=self.rows, tell=self.told.append)
+
+    def resume(self, checkpoint: PpoState) -> None:
+        """As after a kill, from the last checkpoint: what came after it is gone."""
+        self.rows = [row for row in self.rows if int(row["step"]) <= checkpoint.step]
+        self.state = checkpoint
+        self.restart()
+        self._monitor.forget_after("ppo", checkpoint.step)
+
+    def supervised(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        """A record of a stage before PPO."""
+        stats = {name: Last(value) for name, value in values.items()}
+        self._monitor.watch(stage, step, stats, tracker=self._tracker)
 
     def iterate(self, values: Mapping[str, float], *, checkpoints: tuple[int, ...] = ()) -> Verdict:
         """One iteration with these metrics."""
@@ -204,6 +217,65 @@ def test_a_resumed_run_is_judged_as_a_straight_one(patient: Admit, killed_after:
     assert straight.findings("action") == resumed.findings("action")
 
 
+def test_a_resume_from_before_an_adaptation_makes_it_again(patient: Admit) -> None:
+    course = [HEALTHY] * 6 + [KL_HIGH] * 4 + [KL_LOST] * 6
+    words = ("doctor.adapt=[runaway_kl]", "doctor.cooldown=4")
+    straight, resumed = patient(*words), patient(*words)
+    verdicts = [straight.iterate(values) for values in course]
+    for values in course[:7]:
+        resumed.iterate(values)
+    checkpoint = resumed.state
+    for values in course[7:10]:
+        resumed.iterate(values)
+    assert resumed.state.learning_rate_share < checkpoint.learning_rate_share == 1.0
+    resumed.resume(checkpoint)
+    assert [resumed.iterate(values) for values in course[7:]] == verdicts[7:]
+
+
+def test_a_resume_after_a_rollback_still_counts_it(patient: Admit) -> None:
+    run = patient("doctor.rollback=[runaway_kl]", "doctor.max_rollbacks=1", "doctor.cooldown=0")
+    run.live((6, HEALTHY))
+    while run.iterate(KL_HIGH, checkpoints=(2, 4, 6)).rollback_to is None:
+        pass
+    run.resume(run.state)
+    assert {run.iterate(KL_HIGH, checkpoints=(2, 4, 6)).rollback_to for _ in range(6)} == {None}
+    assert any("there were 1 rollbacks already" in str(action["reason"]) for action in run.findings("action"))
+
+
+def test_a_stage_before_ppo_ends_where_its_finding_is_to_stop_the_run(patient: Admit) -> None:
+    run = patient("doctor.stop=[reward_model_near_chance]")
+    for step in (0, 20):
+        run.supervised("reward_model", step, {"reward_model/val_accuracy": 0.5})
+    with pytest.raises(StoppedError) as caught:
+        run.supervised("reward_model", 40, {"reward_model/val_accuracy": 0.5})
+    assert str(caught.value) == (
+        "reward_model step 40: the reward model is right on 50% of the pairs: do not start PPO with it "
+        "(doctor.stop names reward_model_near_chance)"
+    )
+    assert [(action["kind"], action["policy"]) for action in run.findings("action")] == [
+        ("reward_model_near_chance", "stop")
+    ]
+
+
+def test_a_stage_before_ppo_goes_on_where_its_finding_is_only_to_be_told(patient: Admit) -> None:
+    run = patient("doctor.rollback=[gradient_explosion]", "doctor.cooldown=0")
+    for step in range(1, 13):
+        run.supervised("sft", step, {"sft/grad_norm": 1.0 if step < 10 else 50.0})
+    (action,) = run.findings("action")
+    assert (action["stage"], action["policy"]) == ("sft", "warn")
+    assert run.live((1, HEALTHY))[0].kl_coef == BETA
+
+
+def test_nan_in_the_record_is_known_after_a_restart(patient: Admit) -> None:
+    run = patient("doctor.stop=[]")
+    run.live((3, HEALTHY))
+    run.rows.append({"stage": "ppo", "step": 4, "objective/kl": 3.0, **finite_row({"loss/policy_avg": math.nan})})
+    run.restart()
+    run.state = PpoState(step=4, kl_coef=BETA, learning_rate_share=1.0)
+    run.live((1, HEALTHY | {"loss/policy_avg": math.nan}))
+    assert run.findings("finding") == []  # told before
+
+
 def test_a_user_s_thresholds_count(patient: Admit, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump({"runaway_kl.level": {"watch": 1.0, "warning": 2.0, "critical": 100.0}}))
@@ -234,6 +306,9 @@ def test_a_real_run_goes_back_with_lower_rates_and_ends_well(local_bench, tmp_pa
     went_back_from, to = back["step"], back["rollback_to"]
     assert to == 3
     assert back["learning_rate_share"] == 0.5
+    (again,) = (run_dir / "checkpoints" / "ppo").glob("step-000003*")  # a kill from then on is resumed as adapted
+    state = json.loads((again / "manifest.json").read_text())["state"]
+    assert (state["step"], state["learning_rate_share"]) == (3, 0.5)
     rows = by_step(read_metrics(run_dir, "ppo"))
     assert sorted(rows) == [0, 1, 2, 3, 4, 5, 6]
     (aside,) = run_dir.glob("metrics.set-aside-*.jsonl")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlhf_ray.doctor.checks.case import Case
+from rlhf_ray.doctor.checks.case import CEILING, Case
 from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start
 from rlhf_ray.doctor.findings import Severity, Symptom
 from rlhf_ray.doctor.robust import Limit, before_and_after, noise, start_level
@@ -85,13 +85,18 @@ def part_falls(case: Case, rule: Rule) -> Symptom | None:
 
 
 def above_ceiling(case: Case, rule: Rule) -> Symptom | None:
-    """Mean score above the reward model's ceiling."""
-    ceiling = case.get("reward_model/score_ceiling")
+    """Mean score above the reward model's ceiling, with what the held-out score did since."""
+    ceiling = case.get(CEILING)
     limit_value = case.ceiling if case.ceiling is not None else float(ceiling.values[-1])
     limit = Limit(severity=Severity.WARNING, value=limit_value, persistence=int(rule["persistence"]))
-    series = case.get("objective/scores")
-    summary = f"the mean score is above the reward model's ceiling of {limit_value:.3g}"
-    return above(series, series.values, (limit,), metric="objective/scores", summary=summary)
+    series, held_out = case.get("objective/scores"), case.get(*HELD_OUT)
+    summary = f"the mean score is above {limit_value:.3g}, which the reward model gives only its best held-out answers"
+    found = above(series, series.values, (limit,), metric="objective/scores", summary=summary)
+    if found is None or not held_out.size:
+        return found
+    shown = before_and_after(held_out, case.log.first_name(*HELD_OUT), found.first_step, limit=None)
+    course = _course_since(held_out, found.first_step)
+    return replace(found, summary=f"{summary}; the held-out score {course}", evidence=(*found.evidence, shown))
 
 
 def length(case: Case, rule: Rule) -> Symptom | None:
@@ -137,6 +142,14 @@ def preferences(case: Case, rule: Rule) -> Symptom | None:
         summary="the reward model no longer knows the better of the policy's answers",
         sign=-1.0,
     )
+
+
+def _course_since(held_out: Series, step: float) -> str:
+    """In words: the last value against the best before a step."""
+    before, since = held_out.values[held_out.steps < step], held_out.values[held_out.steps >= step]
+    if not len(before) or not len(since):
+        return "was not measured since"
+    return "still rises" if since[-1] > before.max() else "has not risen since"
 
 
 def _best_so_far(values: Floats) -> tuple[Floats, Floats]:

@@ -10,13 +10,22 @@ from rlhf_ray.doctor.readers.csv import read_csv
 from rlhf_ray.doctor.readers.json_file import read_json
 from rlhf_ray.doctor.readers.jsonl import parse, read_jsonl
 from rlhf_ray.doctor.readers.parquet import read_parquet
-from rlhf_ray.doctor.readers.run_dir import logs_in, read_events, read_run_dir
+from rlhf_ray.doctor.readers.run_dir import log_in, read_run_dir
 from rlhf_ray.doctor.readers.tensorboard import read_event_files
 from rlhf_ray.doctor.readers.wandb_file import MAGIC, read_wandb_file
 from rlhf_ray.doctor.runlog import RunLog
 from rlhf_ray.doctor.translate import run_log
 from rlhf_ray.errors import DataError
 
+_REMEDIES = {  # by the first bytes
+    b"\x1f\x8b": "compressed: unpack it first (gunzip)",
+    b"\x28\xb5\x2f\xfd": "compressed: unpack it first (unzstd)",
+    b"\xfd7zXZ": "compressed: unpack it first (unxz)",
+    b"BZh": "compressed: unpack it first (bunzip2)",
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet: unpack it, or save the sheet as CSV",
+    b"\xff\xfe": "text in UTF-16: save it as UTF-8",
+    b"\xfe\xff": "text in UTF-16: save it as UTF-8",
+}
 _LARGEST_JSON = 1 << 29  # a single value larger than this is not a log
 
 
@@ -39,11 +48,20 @@ def _read(path: Path) -> RawLog:
         return _read_file(path)
     if (path / "run.json").exists():
         return read_run_dir(path)
-    files = logs_in(path)
-    return read_events(files) if "tfevents" in files[0].name else _read_file(files[0])
+    files, note = log_in(path)
+    if "tfevents" in files[0].name:
+        raw = read_event_files(files)
+    elif files[0].name == "metrics.jsonl" and files[0].with_name("run.json").exists():
+        raw = read_run_dir(files[0].parent)
+    else:
+        raw = _read_file(files[0])
+    raw.notes.append(note)
+    return raw
 
 
 def _read_file(path: Path) -> RawLog:
+    if not path.is_file():
+        raise DataError(f"{path} is a pipe or a device; write what comes out of it to a file, and give that")
     if "tfevents" in path.name:
         return read_event_files([path])
     with path.open("rb") as file:
@@ -54,6 +72,9 @@ def _read_file(path: Path) -> RawLog:
         return read_wandb_file(path)
     if head.startswith(b"PAR1"):
         return read_parquet(path)
+    for start, remedy in _REMEDIES.items():
+        if head.startswith(start):
+            raise DataError(f"{path} is {remedy}")
     if b"\0" in head or _share_of_text(head) < 0.9:
         raise DataError(
             f"{path} is binary and none of the formats that are read: TensorBoard event files (*tfevents*), W&B .wandb "

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rlhf_ray.doctor.raw import RawLog, flat_settings
 from rlhf_ray.doctor.readers.jsonl import read_jsonl
-from rlhf_ray.doctor.readers.tensorboard import read_event_files
 from rlhf_ray.errors import DataError
 
 _DEEP = 4  # folders below the given one that are looked into
+_EVENTS = ("*tfevents*",)  # of one folder, they are one log
+_LOGS = (
+    ("metrics.jsonl",),
+    ("trainer_state.json",),
+    ("*.wandb",),
+    _EVENTS,
+    ("*.jsonl", "*.csv", "*.tsv", "*.parquet"),
+)
 
 
 def read_run_dir(folder: Path) -> RawLog:
@@ -28,38 +36,25 @@ def read_run_dir(folder: Path) -> RawLog:
     return raw
 
 
-def logs_in(folder: Path) -> list[Path]:
-    """The files of a directory that together are one log. Raises DataError where there is none."""
+def log_in(folder: Path) -> tuple[list[Path], str]:
+    """The files below a folder that together are one log, and a note on which they are. Of several logs, the largest.
+
+    Raises DataError where there is none.
+    """
     files = [
         path
         for depth in range(_DEEP + 1)
         for path in sorted(folder.glob("/".join(["*"] * (depth + 1))))
         if path.is_file()
     ]
-    events = [path for path in files if "tfevents" in path.name]
-    states = [path for path in files if path.name == "trainer_state.json"]
-    for found in (
-        [path for path in files if path.name == "metrics.jsonl"][:1],
-        sorted(states, key=lambda path: path.stat().st_size)[-1:],  # each checkpoint's repeats those before
-        [path for path in files if path.suffix == ".wandb"][-1:],
-        events,
-        [path for path in files if path.suffix in (".jsonl", ".csv", ".tsv", ".parquet")][:1],
-    ):
-        if found:
-            return found
-    raise DataError(
-        f"{folder} holds no log; looked for run.json with metrics.jsonl, trainer_state.json, *.wandb, *tfevents*, "
-        "*.jsonl, *.csv, *.tsv, *.parquet"
-    )
-
-
-def read_events(paths: list[Path]) -> RawLog:
-    """Event files of one folder: of several, the one with the most is a run's (others are of other runs)."""
-    by_folder: dict[Path, list[Path]] = {}
-    for path in paths:
-        by_folder.setdefault(path.parent, []).append(path)
-    largest = max(by_folder.values(), key=lambda group: sum(path.stat().st_size for path in group))
-    raw = read_event_files(largest)
-    if len(by_folder) > 1:
-        raw.notes.append(f"{len(by_folder)} folders hold event files; read: {largest[0].parent}")
-    return raw
+    for patterns in _LOGS:
+        logs: dict[Path, list[Path]] = {}
+        for path in files:
+            if any(fnmatchcase(path.name, pattern) for pattern in patterns):
+                logs.setdefault(path.parent if patterns == _EVENTS else path, []).append(path)
+        if logs:
+            largest = max(logs, key=lambda place: sum(path.stat().st_size for path in logs[place]))
+            others = f", the largest of {len(logs)} logs below {folder}" if len(logs) > 1 else ""
+            return logs[largest], f"read: {largest}{others}"
+    names = ", ".join(pattern for patterns in _LOGS for pattern in patterns)
+    raise DataError(f"{folder} holds no log; looked for run.json with metrics.jsonl, {names}")

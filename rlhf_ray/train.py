@@ -29,6 +29,7 @@ from rlhf_ray.config.overrides import JOB_RUNNERS
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.errors import ConfigError, DataError, ModelError, Preempted, RlhfRayError
 from rlhf_ray.preflight import world_problems
+from rlhf_ray.resume_check import resume_problems
 from rlhf_ray.row_check import row_problems
 from rlhf_ray.sweep import JobResult, earlier_job, error_of, expand, run_in_process, status_of, table_of
 
@@ -133,7 +134,7 @@ def _ready(words: Sequence[str], *, job: int | None) -> Loaded:
     """Compose and check everything. Raises ConfigError."""
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:8]}"
     loaded = load(words, Start(folder=Path.cwd(), run_name=name, job=job, host=inspect_host()))
-    raise_together(world_problems(loaded.config))
+    raise_together([*world_problems(loaded.config), *resume_problems(loaded.config)])
     raise_together(row_problems(loaded.config))
     return loaded
 

@@ -75,8 +75,33 @@ def test_a_run_that_leaves_its_group_is_named_with_the_iteration(tmp_path):
     runaway[24:] = [value + 5.0 for value in runaway[24:]]
     write_run(tmp_path / "4", seed=4, rows=ppo(runaway))
     (left,) = compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving
-    assert (left.run_id, left.metric, left.iteration) == ("4", "objective/kl", 25)
+    assert (left.run_id, left.metric, left.iteration, left.back) == ("4", "objective/kl", 25, None)
     assert left.value == pytest.approx(runaway[24])
+
+
+def test_a_run_that_comes_back_is_named_with_both_iterations(tmp_path):
+    for seed in (1, 2, 3):
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(wave(seed)))
+    astray = wave(4)
+    astray[9:15] = [value + 5.0 for value in astray[9:15]]
+    write_run(tmp_path / "4", seed=4, rows=ppo(astray))
+    (left,) = compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving
+    assert (left.iteration, left.back) == (10, 16)
+
+
+def test_seeds_that_end_a_little_apart_have_not_left(tmp_path):
+    """Four curves of one shape: three agree by chance, and the fourth ends a fifth lower than they."""
+    for seed, height in ((1, 1.44), (2, 1.35), (3, 1.34), (4, 1.15)):
+        rise = [height * (1 - 0.8**step) + 0.01 * (-1) ** step for step in range(30)]
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(rise))
+    assert compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving == ()
+
+
+def test_a_run_that_learned_nothing_has_left(tmp_path):
+    for seed, height in ((1, 1.44), (2, 1.35), (3, 1.34), (4, 0.0)):
+        rise = [height * (1 - 0.8**step) + 0.01 * (-1) ** step for step in range(30)]
+        write_run(tmp_path / str(seed), seed=seed, rows=ppo(rise))
+    assert {left.seed for left in compare([read_curves(folder) for folder in find_runs([tmp_path])]).leaving} == {4}
 
 
 def test_one_spike_is_no_leaving_and_agreement_is_no_yardstick(tmp_path):

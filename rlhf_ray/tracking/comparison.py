@@ -16,6 +16,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 WATCHED = ("objective/rlhf_reward", "objective/kl")  # drawn for all seeds, and watched for runs that leave
 FAR = 5.0  # spreads of the others from their median
+SHARE = 0.25  # of the way that the others' median goes, at least: three seeds may agree by chance
 LASTING = 3  # steps in a row
 # settings that say where and how, not what
 _PASSING = ("run_dir", "resume", "dry_run", "reuse", "experiment_name", "tracking", "placement")
@@ -51,6 +52,7 @@ class Leaving:
     seed: int
     metric: str
     iteration: int
+    back: int | None  # the iteration from which on it is with the others again; None: it never is
     value: float | None  # None: not finite
 
 
@@ -152,14 +154,16 @@ def leaving(runs: Sequence[RunCurves]) -> Iterator[Leaving]:
         for row, run in zip(values, having, strict=True):
             row[np.searchsorted(steps, run.curves[metric].steps)] = run.curves[metric].values
         for index, run in enumerate(having):
-            at = _first_departure(values, index, measured=np.isin(steps, run.curves[metric].steps))
-            if at is not None:
+            away = _away(values, index, measured=np.isin(steps, run.curves[metric].steps))
+            if away.any():
+                at, last = np.flatnonzero(away)[[0, -1]]
                 value = values[index, at]
                 yield Leaving(
                     run_id=run.run_id,
                     seed=run.seed,
                     metric=metric,
                     iteration=int(steps[at]),
+                    back=int(steps[last + 1]) if last + 1 < len(steps) else None,
                     value=float(value) if np.isfinite(value) else None,
                 )
 
@@ -179,11 +183,13 @@ def correlation(runs: Sequence[RunCurves]) -> Correlation | None:
     return Correlation(pearson=float(found.statistic), p_value=float(found.pvalue), pairs=len(pairs))
 
 
-def _first_departure(values: Array, index: int, *, measured: NDArray[np.bool_]) -> int | None:
-    """Where a row of [runs, steps] leaves the others. Their spread: median distance from their median, at least the
-    median jump between two steps, so that a group that happens to agree is not taken for an exact one.
+def _away(values: Array, index: int, *, measured: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """At which steps a row of [runs, steps] is not with the others: not finite, or far from them for LASTING steps.
+
+    Far is beyond FAR times their spread (scaled median distance from their median), which is at least the median jump
+    between two steps, and beyond SHARE of the way their median goes: a group that agrees by chance is no yardstick.
     """
-    broken = np.flatnonzero(measured & ~np.isfinite(values[index]))
+    broken = measured & ~np.isfinite(values[index])
     others = np.delete(values, index, axis=0)
     enough = np.isfinite(others).sum(axis=0) >= _MIN_OTHERS
     far = np.zeros(values.shape[1], dtype=bool)
@@ -193,11 +199,13 @@ def _first_departure(values: Array, index: int, *, measured: NDArray[np.bool_]) 
         spread = 1.4826 * np.nanmedian(np.abs(seen - centre), axis=0)
         jumps = np.abs(np.diff(seen, axis=1))
         noise = float(np.nanmedian(jumps)) if np.isfinite(jumps).any() else 0.0
-        limit = FAR * np.maximum(spread, max(noise, 1e-9))
+        limit = np.maximum(FAR * np.maximum(spread, max(noise, 1e-9)), SHARE * np.ptp(centre))
         far[enough] = np.abs(values[index, enough] - centre) > limit
-    lasting = np.convolve(far, np.ones(LASTING), mode="valid") == LASTING
-    candidates = [int(found[0]) for found in (broken, np.flatnonzero(lasting)) if len(found)]
-    return min(candidates, default=None)
+    if len(far) < LASTING:
+        return broken
+    starts = np.convolve(far, np.ones(LASTING), mode="valid") == LASTING
+    lasting: NDArray[np.bool_] = np.convolve(starts, np.ones(LASTING)) > 0
+    return broken | lasting
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

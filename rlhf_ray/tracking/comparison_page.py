@@ -93,7 +93,8 @@ def warnings(comparison: Comparison) -> Iterator[str]:
     for one in comparison.leaving:
         value = "not finite" if one.value is None else words(one.value)
         where = f"leaves its group at iteration {one.iteration}"
-        yield f"{one.run_id} (seed {one.seed}) {where}: {one.metric} is {value}"
+        back = "" if one.back is None else f", back at {one.back}"
+        yield f"{one.run_id} (seed {one.seed}) {where}{back}: {one.metric} is {value}"
 
 
 def curves_chart(comparison: Comparison) -> Chart:

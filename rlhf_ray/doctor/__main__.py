@@ -16,6 +16,7 @@ from typing import NoReturn
 from rlhf_ray.doctor.examine import examine
 from rlhf_ray.doctor.findings import Diagnosis, Severity
 from rlhf_ray.doctor.names import parse_map
+from rlhf_ray.doctor.program import run_program
 from rlhf_ray.doctor.readers.detect import read_log
 from rlhf_ray.doctor.report import as_json, as_text
 from rlhf_ray.doctor.rules import Rules, load_rules
@@ -102,4 +103,4 @@ def _code(result: Diagnosis | RlhfRayError) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(main, sys.argv[1:]))

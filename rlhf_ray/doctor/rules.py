@@ -6,6 +6,7 @@ A rule's name is kind.form. All its numbers can be changed by a file given with 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -20,6 +21,18 @@ from rlhf_ray.doctor.rules_run import RUN_RULES
 from rlhf_ray.errors import ConfigError
 
 __all__ = ["RULES", "Rules", "load_rules"]
+# numbers of a rule that count points, steps or pairs
+_LEAST = {
+    "persistence": 1,
+    "critical_persistence": 1,
+    "baseline": 1,
+    "evaluations": 1,
+    "points": 1,
+    "window": 3,
+    "warm_up": 0,
+    "pairs": 0,
+}
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +93,7 @@ def load_rules(path: Path | None) -> Rules:
     try:
         text = path.read_text(encoding="utf-8")
         given = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read as rules ({error})") from error
     return RULES.changed(_checked(given, path))
 
@@ -95,8 +108,13 @@ def _checked(given: Any, path: Path) -> dict[str, dict[str, float]]:
         if not isinstance(name, str) or not isinstance(numbers, dict):
             raise ConfigError(shape)
         for number, value in numbers.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
                 raise ConfigError(f"{path}: {name}.{number}={value!r}: accepted is a number")
+            least = _LEAST.get(str(number))
+            if least is not None and not (least <= value <= _MOST and value == int(value)):
+                raise ConfigError(
+                    f"{path}: {name}.{number}={value!r}: accepted is a whole number from {least} to {_MOST}"
+                )
     return given
 
 

@@ -15,6 +15,7 @@ from rlhf_ray.doctor.runlog import Column, Floats, RunLog, Series, StageLog
 from rlhf_ray.errors import DataError
 
 _SHOWN = 12  # names in a message
+_MOST_COLUMNS = 20_000
 
 
 def run_log(raw: RawLog, *, source: str, given: Mapping[str, str]) -> RunLog:
@@ -27,12 +28,14 @@ def run_log(raw: RawLog, *, source: str, given: Mapping[str, str]) -> RunLog:
         raise DataError(f"{source} has no rows; a log has one row a step, with a name for each column")
     if not numeric:
         raise DataError(f"{source} has no number in any of its {raw.num_rows} rows")
+    if len(numeric) > _MOST_COLUMNS:
+        raise DataError(f"{source} has {len(numeric)} columns; at most {_MOST_COLUMNS} are read: is it on its side?")
     step_name = step_column({name: len(column.values) for name, column in numeric.items()}, given, raw.num_rows)
     metrics = [name for name in numeric if name != step_name and is_metric(name)]
     taken = take(metrics, {theirs: ours for theirs, ours in given.items() if ours != "step"})
     if not taken:
         raise DataError(
-            f"{source} has no known column: {_listed(metrics)}. Say what one is: --map 'THEIRS=objective/scores'"
+            f"{source} has no known column{_of(metrics)}. Say what one is: --map 'THEIRS=objective/scores'{_texts(raw)}"
         )
     steps = _steps(raw, step_name)
     notes = [*raw.notes, *_notes_on_steps(raw, step_name, steps), *_notes_on_text(raw, taken)]
@@ -148,6 +151,16 @@ def _settings(raw: RawLog) -> dict[str, float]:
 
 def _origin(name: str, taken: Mapping[str, Taken]) -> str:
     return taken[name].origin if name in taken else ""
+
+
+def _of(metrics: list[str]) -> str:
+    return f": {_listed(metrics)}" if metrics else " with a number"
+
+
+def _texts(raw: RawLog) -> str:
+    """The columns that hold words alone, with their first."""
+    words = [f"{name} ({column.text!r})" for name, column in raw.columns.items() if not column.values]
+    return f". Text where numbers are looked for: {_listed(words)}" if words else ""
 
 
 def _listed(names: list[str]) -> str:

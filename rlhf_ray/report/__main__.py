@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhf_ray.doctor.names import parse_map
+from rlhf_ray.doctor.program import run_program
 from rlhf_ray.doctor.rules import load_rules
 from rlhf_ray.errors import RlhfRayError
 from rlhf_ray.report.page import REPORT_FILE, write_report
@@ -41,4 +42,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(main, sys.argv[1:]))

@@ -122,6 +122,38 @@ def test_ten_thousand_steps_take_less_than_two_seconds_of_computing(tmp_path: Pa
     assert used < 2.0
 
 
+def test_ctrl_c_while_reading_ends_in_a_word() -> None:
+    """The interrupt comes when the log is opened."""
+    program = (
+        "import os, signal, sys\n"
+        "from rlhf_ray.doctor.__main__ import main\nfrom rlhf_ray.doctor.program import run_program\n"
+        "sys.addaudithook(lambda name, found: name == 'open' and str(found[0]).endswith('.csv')"
+        " and os.kill(os.getpid(), signal.SIGINT))\n"
+        f"sys.exit(run_program(main, [{str(LOGS / 'divergence.csv')!r}]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "rlhf_ray.doctor", str(LOGS / "divergence.csv")]
+    ended = subprocess.run(command, cwd=ROOT, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_names_that_no_terminal_can_show_are_told_all_the_same(tmp_path: Path) -> None:
+    log = Path(os.fsdecode(bytes(tmp_path) + b"/\xff.csv"))
+    log.write_text("step,kl,\N{SNOWMAN}\n1,0.5,1\n2,1,2\n")
+    command = [sys.executable, "-m", "rlhf_ray.doctor", log]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "VERDICT  healthy" in ended.stdout
+
+
 @pytest.mark.slow
 def test_a_million_rows_are_read(doctor: Doctor, tmp_path: Path) -> None:
     with (tmp_path / "huge.csv").open("w") as file:

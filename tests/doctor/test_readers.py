@@ -219,6 +219,13 @@ def test_text_in_a_number_column_is_counted_and_shown(folder: Path) -> None:
     assert "kl: 1 cells are not numbers ('low'): left out" in log.notes
 
 
+def test_zeros_that_a_crash_left_in_a_file_are_passed_over(folder: Path) -> None:
+    (folder / "a.csv").write_bytes(b"step,the divergence,kl\n1,,0.5\n2,,1.0\n3,,\0\0\0" + b"1.5\n")
+    assert kl_of(read_log(folder / "a.csv", {})) == KL[:3]
+    (folder / "a.jsonl").write_bytes(lines(ROWS).encode() + b"\0" * 20)
+    assert kl_of(read_log(folder / "a.jsonl", {})) == KL
+
+
 def test_a_gap_is_told(folder: Path) -> None:
     rows = [*ROWS, {"step": 60, "objective/kl": 3.0}]
     assert (
@@ -246,7 +253,10 @@ def test_mixed_stages_of_a_log_without_tags_are_told_apart_by_their_names(folder
         (b"step,kl\n", "has no rows"),
         (b"1,2,3\n4,5,6\n", "it must name the columns"),
         (b"step,colour,weight\n1,2,3\n", "has no known column: colour, weight. Say what one is: --map"),
-        (b"step,kl\n1,low\n2,high\n", "has no known column"),
+        (b"step,kl\n1,low\n2,high\n", "has no known column with a number"),
+        (b"step,kl\n1,low\n2,high\n", "Text where numbers are looked for: kl ('low')"),
+        (b'step,kl\n1,"an open quote\n2,3\n3,4\n', "kl ('an open quote"),
+        (b",".join(b"c%d" % i for i in range(20_001)) + b"\n" + b"1," * 20_000 + b"1\n", "has 20001 columns"),
         (b"stage,note\na,b\n", "has no number in any of its 1 rows"),
         (b"hello\nworld\n", "is none of the formats that are read"),
         (b"\x00\x01\x02\xff" * 100, "is binary"),

@@ -1,9 +1,12 @@
 """The rules table, its overrides, and the advice that hangs on it."""
 
+import json
 from pathlib import Path
 
 import pytest
-from doctor_cases import found
+from doctor_cases import Made, found
+from doctor_made_policy import MADE_POLICY
+from doctor_made_reward import MADE_REWARD
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.config.setting import walk
@@ -95,6 +98,10 @@ def test_a_users_numbers_replace_the_tables(tmp_path: Path) -> None:
         ("runaway_kl.levle: {warning: 5}", "unknown rule: runaway_kl.levle; did you mean runaway_kl.level"),
         ("runaway_kl.level: {warnign: 5}", "unknown number of runaway_kl.level: warnign; did you mean warning"),
         ("runaway_kl.level: {warning: high}", "runaway_kl.level.warning='high': accepted is a number"),
+        ("runaway_kl.level: {warning: .nan}", "runaway_kl.level.warning=nan: accepted is a number"),
+        ("runaway_kl.level: {persistence: 0}", "persistence=0: accepted is a whole number from 1 to 1000000"),
+        ("value_failure.loss_rise: {window: 2.5}", "window=2.5: accepted is a whole number from 3 to 1000000"),
+        ("[" * 5000, "cannot be read as rules"),
         ("runaway_kl.level: 5", "rules are written as"),
         ("- 5", "rules are written as"),
         ("a: [", "cannot be read as rules"),
@@ -105,6 +112,18 @@ def test_a_rules_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, 
     with pytest.raises(ConfigError) as caught:
         load_rules(tmp_path / "mine.yaml")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [*MADE_POLICY, *MADE_REWARD], ids=lambda made: made.rule)
+def test_any_numbers_that_are_accepted_can_be_checked_with(made: Made, tmp_path: Path) -> None:
+    for value in (-1e18, -1, 0, 0.5, 3, 1_000_000, 1e18):
+        for number in RULES[made.rule].numbers:
+            (tmp_path / "mine.json").write_text(json.dumps({made.rule: {number: value}}))
+            try:
+                rules = load_rules(tmp_path / "mine.json")
+            except ConfigError:
+                continue
+            assert isinstance(found(made.sick, made.rule, rules=rules, **made.facts), list)
 
 
 def test_a_changed_rule_changes_what_is_found() -> None:

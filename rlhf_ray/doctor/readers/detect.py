@@ -38,6 +38,8 @@ def read_log(path: Path, given: Mapping[str, str]) -> RunLog:
         raw = _read(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror or error})") from error
+    except MemoryError as error:
+        raise DataError(f"{path} is larger than the memory there is") from error
     return run_log(raw, source=str(path), given=given)
 
 
@@ -75,7 +77,7 @@ def _read_file(path: Path) -> RawLog:
     for start, remedy in _REMEDIES.items():
         if head.startswith(start):
             raise DataError(f"{path} is {remedy}")
-    if b"\0" in head or _share_of_text(head) < 0.9:
+    if _share_of_text(head) < 0.9:
         raise DataError(
             f"{path} is binary and none of the formats that are read: TensorBoard event files (*tfevents*), W&B .wandb "
             "files, Parquet"

@@ -57,4 +57,4 @@ def log_in(folder: Path) -> tuple[list[Path], str]:
             others = f", the largest of {len(logs)} logs below {folder}" if len(logs) > 1 else ""
             return logs[largest], f"read: {largest}{others}"
     names = ", ".join(pattern for patterns in _LOGS for pattern in patterns)
-    raise DataError(f"{folder} holds no log; looked for run.json with metrics.jsonl, {names}")
+    raise DataError(f"{folder} holds no log; looked for run.json and {names}")

@@ -90,6 +90,12 @@ class ArtifactCard:
         """How other artifacts name this one."""
         return ArtifactRef(name=self.id.name, digest=self.digest)
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """As artifact.json has it."""
+        flat: dict[str, Any] = asdict(self)
+        return {**flat.pop("id"), **flat.pop("origin"), **flat}
+
 
 def write_artifact_card(
     folder: Path,
@@ -113,8 +119,7 @@ def write_artifact_card(
         decision=decision,
         files=files,
     )
-    flat = asdict(card)
-    write_json_atomic(folder / CARD, flat.pop("id") | flat.pop("origin") | flat)
+    write_json_atomic(folder / CARD, card.content)
     return card
 
 

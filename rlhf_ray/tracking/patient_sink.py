@@ -89,17 +89,24 @@ class PatientSink:
             self._tell(f"tracker left out: {self._broken}; training goes on, local records are complete")
 
     def _work(self) -> None:
-        self._begun = self._clock()
+        done = False
         try:
-            sink = self._open_sink()
-            while True:
-                self._tracked, self._begun = sink.tracked(), None
-                call = self._calls.get()
-                if call is None or self._left_out:
-                    return
-                self._begun = self._clock()
-                call(sink)
+            self._serve()
+            done = True
         except self._errors as error:
             self._broken = f"{type(error).__name__}: {error}"
         finally:
             self._begun = None
+            if not done:  # an error of a kind that no tracker was known to raise is printed by the thread itself
+                self._broken = self._broken or "its thread has ended"
+
+    def _serve(self) -> None:
+        self._begun = self._clock()
+        sink = self._open_sink()
+        while True:
+            self._tracked, self._begun = sink.tracked(), None
+            call = self._calls.get()
+            if call is None or self._left_out:
+                return
+            self._begun = self._clock()
+            call(sink)

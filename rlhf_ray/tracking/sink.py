@@ -50,6 +50,13 @@ class MadeArtifact:
     folder: Path
     card: ArtifactCard
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a tracker keeps of it: the card without the list of files, and where it lies."""
+        return {name: value for name, value in self.card.content.items() if name != "files"} | {
+            "path": str(self.folder)
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
@@ -88,7 +95,7 @@ class Tracked:
 
 
 class Sink(Protocol):
-    """A tracker's run of one stage. Steps never decrease."""
+    """A tracker's run of one stage. A step that is lower than the one before takes back what followed it."""
 
     def metrics(self, step: int, values: Mapping[str, float | str]) -> None:
         """Finite numbers by metric name, and flags (text) for those that are not finite."""

@@ -21,13 +21,13 @@ class TensorboardSink:
         self._folder = stage.folder / "tensorboard" / stage.stage
         self._stage = stage
         self._step = 0
-        self._writer = SummaryWriter(str(self._folder), purge_step=purge_from, flush_secs=10)
+        self._writer = self._open(purge_from)
         about = {**stage.config, "used": [asdict(used) for used in stage.used]}
         self._write("config", json.dumps(about, indent=1, default=str))
 
     def metrics(self, step: int, values: Mapping[str, float | str]) -> None:
         """See Sink."""
-        self._step = step
+        self._go_to(step)
         for name, value in values.items():
             if isinstance(value, str):
                 self._write(name, value)
@@ -36,7 +36,7 @@ class TensorboardSink:
 
     def show(self, step: int, item: Sheet | Histogram, *, name: str) -> None:
         """See Sink."""
-        self._step = step
+        self._go_to(step)
         if isinstance(item, Sheet):
             self._writer.add_text(name, _markdown(item), step)
             return
@@ -60,9 +60,7 @@ class TensorboardSink:
 
     def made(self, made: MadeArtifact) -> None:
         """See Sink."""
-        card = asdict(made.card)
-        card.pop("files")
-        self._write(f"artifact/{made.card.id.name}", json.dumps(card | {"path": str(made.folder)}, indent=1))
+        self._write(f"artifact/{made.card.id.name}", json.dumps(made.about, indent=1))
 
     def close(self, end: End) -> None:
         """See Sink."""
@@ -72,6 +70,15 @@ class TensorboardSink:
     def tracked(self) -> Tracked:
         """See Sink."""
         return Tracked(backend="tensorboard", run_id=self._stage.stage, url=str(self._folder), artifact=None)
+
+    def _open(self, purge_from: int | None) -> SummaryWriter:
+        return SummaryWriter(str(self._folder), purge_step=purge_from, flush_secs=10)
+
+    def _go_to(self, step: int) -> None:
+        if step < self._step:  # only a writer that is new can take steps back
+            self._writer.close()
+            self._writer = self._open(step)
+        self._step = step
 
     def _write(self, tag: str, text: str) -> None:
         self._writer.add_text(tag, f"    {text.replace(chr(10), chr(10) + '    ')}", self._step)

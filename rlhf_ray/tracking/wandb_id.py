@@ -22,9 +22,13 @@ class WandbSettings:
 
 def wandb_environment(run_dir: Path) -> dict[str, str]:
     """What W&B reads when it loads: its files stay with the run, and its own error reports, which hold back the exit
-    of a program where no server answers, are off.
+    of a program where no server answers, are off. It says nothing in the midst of the progress.
     """
-    return {"WANDB_DATA_DIR": str(run_dir / "wandb" / "data"), "WANDB_ERROR_REPORTING": "false"}
+    return {
+        "WANDB_DATA_DIR": str(run_dir / "wandb" / "data"),
+        "WANDB_ERROR_REPORTING": "false",
+        "WANDB_SILENT": "true",
+    }
 
 
 def new_wandb_id() -> str:

@@ -41,10 +41,14 @@ class WandbSink:
         self._stage = stage
         self._settings = settings
         self._artifact: str | None = None
+        self._newest: int | None = None  # step
+        # W&B's own step never goes back: it is ahead of ours by what rollbacks took back
+        last = run.summary.get(stage.axis)
+        self._ahead = 0 if last is None else run.starting_step - 1 - int(last)
 
     def metrics(self, step: int, values: Mapping[str, float | str]) -> None:
         """See Sink."""
-        self._run.log({**values, self._stage.axis: step}, step=step)
+        self._log(step, values)
 
     def show(self, step: int, item: Sheet | Histogram, *, name: str) -> None:
         """See Sink."""
@@ -52,7 +56,7 @@ class WandbSink:
             value = wandb.Table(columns=list(item.columns), data=[list(row) for row in item.rows])
         else:
             value = wandb.Histogram(np_histogram=(np.array(item.counts), np.array(item.edges)))
-        self._run.log({name: value, self._stage.axis: step}, step=step)
+        self._log(step, {name: value})
 
     def alert(self, alert: Alert) -> None:
         """See Sink."""
@@ -61,8 +65,7 @@ class WandbSink:
     def made(self, made: MadeArtifact) -> None:
         """See Sink. Online this waits until the server has committed the artifact."""
         card = made.card
-        about = {name: value for name, value in asdict(card).items() if name not in ("files", "id")}
-        artifact = wandb.Artifact(card.id.name, type=card.id.kind, metadata=about | {"path": str(made.folder)})
+        artifact = wandb.Artifact(card.id.name, type=card.id.kind, metadata=made.about)
         if self._settings.upload_models:
             artifact.add_dir(str(made.folder), policy="immutable")
         else:
@@ -84,17 +87,26 @@ class WandbSink:
             return Tracked(backend="wandb_offline", run_id=self._run.id)
         return Tracked(backend="wandb", run_id=self._run.id, url=self._run.url, artifact=self._artifact)
 
+    def _log(self, step: int, values: Mapping[str, Any]) -> None:
+        if self._newest is not None and step < self._newest:
+            self._ahead += self._newest + 1 - step
+        self._newest = step
+        self._run.log({**values, self._stage.axis: step}, step=step + self._ahead)
+
 
 def open_wandb(stage: StageRun, settings: WandbSettings, *, run_id: str, tell: Callable[[str], None]) -> WandbSink:
     """Begin the stage's run, or continue it. Where no server answers the run is recorded offline."""
     if settings.online:
         try:
-            return WandbSink(_begin(stage, settings, run_id=run_id), stage, settings)
+            run = _begin(stage, settings, run_id=run_id)
         except wandb.Error as error:
-            reason = str(error).strip().partition("\n")[0]
             folder = stage.folder / "wandb"
-            tell(f"W&B cannot be used ({reason}): recorded offline; upload later: wandb sync {folder}/offline-run-*")
+            tell(f"W&B cannot be used ({_reason(error)}): recorded offline; later: wandb sync {folder}/offline-run-*")
             wandb.teardown()  # until then the run's id is taken
+        else:
+            tell(f"W&B: {run.url}")
+            _declare_inputs(run, stage, tell)
+            return WandbSink(run, stage, settings)
     offline = replace(settings, online=False)
     return WandbSink(_begin(stage, offline, run_id=run_id), stage, offline)
 
@@ -118,11 +130,21 @@ def _begin(stage: StageRun, settings: WandbSettings, *, run_id: str) -> Any:
     run.define_metric("*", step_metric=stage.axis)
     for name, best in _BEST.items():
         run.define_metric(name, step_metric=stage.axis, summary=f"{best},last")
-    if settings.online:
-        for used in stage.used:
-            if used.tracked_artifact is not None:
-                run.use_artifact(used.tracked_artifact)
     return run
+
+
+def _declare_inputs(run: Any, stage: StageRun, tell: Callable[[str], None]) -> None:
+    """What W&B does not know, or knows no longer, is still in the run's config."""
+    for used in stage.used:
+        if used.tracked_artifact is not None:
+            try:
+                run.use_artifact(used.tracked_artifact)
+            except (wandb.Error, ValueError) as error:
+                tell(f"W&B: {used.tracked_artifact} is not declared as the {used.role} ({_reason(error)})")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _client(settings: WandbSettings) -> Any:

@@ -1,6 +1,7 @@
 """Whole runs and their trackers: a sweep of which one job fails, and a run that is stopped and continued."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from wandb_server import wandb_server
 
 from rlhf_ray.tracking.wandb_file import read_wandb_run, wandb_files
 
@@ -18,9 +20,15 @@ QUICK = ("experiment=tiny_test", "generator=hf", "placement=local", "tracking=wa
 LIMIT_S = 600
 
 
-def call(folder, *words):
+def call(folder, *words, **environment):
     return subprocess.run(
-        [*PROGRAM, *QUICK, *words], cwd=folder, capture_output=True, text=True, timeout=LIMIT_S, check=False
+        [*PROGRAM, *QUICK, *words],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
     )
 
 
@@ -99,6 +107,32 @@ def test_a_run_that_is_stopped_says_so_and_goes_on_under_the_same_name(tmp_path)
     assert [row["objective/kl"] for row in run.rows[1:]] == [
         row["objective/kl"] for row in rows_of(run_dir) if row["stage"] == "ppo" and "objective/kl" in row
     ]
+
+
+def test_a_pipeline_at_a_server_is_three_runs_and_ppo_names_what_it_stands_on(tmp_path):
+    run_dir = tmp_path / "run"
+    with wandb_server() as server:
+        words = (f"run_dir={run_dir}", "tracking=wandb", "algorithm.num_iterations=2")
+        result = call(tmp_path, *words, **server.environment)
+        assert result.returncode == 0, result.stderr
+        assert "left out" not in result.stdout + result.stderr
+    trackers = json.loads((run_dir / "run.json").read_text())["trackers"]
+    runs = {stage: server.runs[about["run_id"]] for stage, about in trackers.items()}
+    assert {stage: (run.about["groupName"], run.about["jobType"], run.exit_code) for stage, run in runs.items()} == {
+        stage: ("run", stage, 0) for stage in ("sft", "reward_model", "ppo")
+    }
+    assert len(server.runs) == 3
+    assert server.unknown == []
+    assert runs["ppo"].config["seed"]["value"] == 1
+    used = {one["role"]: one for one in runs["ppo"].config["used"]["value"]}
+    for role, stage, name in (("policy", "sft", "sft-policy"), ("reward_model", "reward_model", "reward-model")):
+        card = json.loads((run_dir / "artifacts" / name / "artifact.json").read_text())
+        (made,) = [made for made in server.artifacts.values() if made.name == name]
+        assert (made.made_by, made.metadata["digest"]) == (trackers[stage]["run_id"], card["digest"])
+        assert trackers["ppo"]["run_id"] in made.used_by
+        assert used[role]["url"] == f"{server.url}/team/rlhf_ray/runs/{made.made_by}"
+        assert (used[role]["tracked_run"], used[role]["digest"]) == (made.made_by, card["digest"])
+    assert [row["iteration"] for row in runs["ppo"].rows] == [0, 1, 2]
 
 
 def rows_of(run_dir):

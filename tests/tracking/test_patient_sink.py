@@ -117,3 +117,17 @@ def test_a_tracker_that_cannot_be_opened_is_left_out(messages):
     sink.close(FINISHED)
     assert messages == ["tracker left out: ServerSaysNo: no such project; training goes on, local records are complete"]
     assert sink.tracked() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_no_tracker_was_known_to_raise_leaves_it_out_too(messages):
+    class Unheard(Exception):
+        pass
+
+    def fail():
+        raise Unheard
+
+    sink = PatientSink(fail, errors=(), patience_s=10, tell=messages.append, clock=time.monotonic)
+    sink.close(FINISHED)
+    sink.metrics(1, {})
+    assert messages == ["tracker left out: its thread has ended; training goes on, local records are complete"]

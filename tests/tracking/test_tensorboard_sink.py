@@ -66,3 +66,11 @@ def test_steps_that_are_done_again_are_not_drawn_twice(tmp_path):
         (4, 4.5),
         (5, 5.5),
     ]
+
+
+def test_steps_that_a_rollback_took_back_are_not_drawn(tmp_path):
+    sink = TensorboardSink(run_of(tmp_path), purge_from=None)
+    for step, rate in ((1, 1.0), (2, 2.0), (3, 3.0), (2, 2.5), (3, 3.5)):
+        sink.metrics(step, {"lr": rate})
+    sink.close(End(status="finished", error=None))
+    assert [(event.step, event.value) for event in read(tmp_path).Scalars("lr")] == [(1, 1.0), (2, 2.5), (3, 3.5)]

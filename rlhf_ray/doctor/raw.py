@@ -42,7 +42,12 @@ class RawLog:
         index = len(self.stages)
         self.stages.append(stage if isinstance(stage, str) else "")
         for name, cell in row.items():
-            self._add(name, cell, index, depth=0)
+            column = self.columns.get(name)
+            if type(cell) is float and column is not None:  # nearly all cells: a long log is read in a second
+                column.rows.append(index)
+                column.values.append(cell)
+            else:
+                self._add(name, cell, index, depth=0)
 
     def add_rows(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Several of them."""
@@ -50,29 +55,21 @@ class RawLog:
             self.add_row(row)
 
     def _add(self, name: str, cell: object, index: int, *, depth: int) -> None:
-        if isinstance(cell, float):  # nearly all cells: a long log is read in a second
-            self._number(name, cell, index)
-        elif isinstance(cell, Mapping):
+        if isinstance(cell, Mapping):
             if "_type" not in cell and depth < _DEEPEST:
                 for inner, value in cell.items():
                     self._add(f"{name}/{inner}", value, index, depth=depth + 1)
         elif not is_missing(cell) and not isinstance(cell, list):
             # how this project's writer says NaN, which JSON does not have
             plain = name.removesuffix("/nonfinite")
-            number = number_of(cell)
-            if number is not None:
-                self._number(plain, number, index)
-                return
             column = self.columns.setdefault(plain, RawColumn())
-            column.num_texts += 1
-            column.text = column.text or str(cell)[:40]
-
-    def _number(self, name: str, number: float, index: int) -> None:
-        column = self.columns.get(name)
-        if column is None:
-            column = self.columns[name] = RawColumn()
-        column.rows.append(index)
-        column.values.append(number)
+            number = number_of(cell)
+            if number is None:
+                column.num_texts += 1
+                column.text = column.text or str(cell)[:40]
+            else:
+                column.rows.append(index)
+                column.values.append(number)
 
 
 def flat_settings(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -15,8 +15,8 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from typing import Any
 from doctor_bed_page import write_page
 from sick_runs import ADAPT, CASES, HEALTHY, ROLLBACK, TREATED, Case, SickRuntime
 
+from rlhf_ray.actors.worker import Worker
 from rlhf_ray.config.host import Host
 from rlhf_ray.config.load import Start, load
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.doctor.online import Doctor
 from rlhf_ray.doctor.rules import RULES
 from rlhf_ray.files.jsonl import read_jsonl
+from rlhf_ray.loops.ppo import PpoState, Verdict
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.monitor import Monitor, measured
 from rlhf_ray.pipeline.stages import ppo_stage, reward_model_stage, sft_stage
@@ -37,6 +39,7 @@ from rlhf_ray.pipeline.start import open_team
 from rlhf_ray.pipeline.tracker import Tracker
 from rlhf_ray.tracking.progress import PlainDisplay
 from rlhf_ray.tracking.records import RunStatus, start_records
+from rlhf_ray.types import Stats
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "outputs" / "doctor-bed"
@@ -63,6 +66,9 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--case", choices=CASES, action="append", help="may be given several times; left out: all")
     parser.add_argument("--seeds", default="1-5", help="such as 3, 1-5")
     parser.add_argument("--policy", choices=POLICIES, default="warn", help="what the doctor may do")
+    parser.add_argument(
+        "--until", type=int, default=40, help="runs end after this iteration, their settings being the same"
+    )
     parser.add_argument("--models", type=Path, help="run directory whose SFT policy and reward model are taken")
     parser.add_argument(
         "--page", action="store_true", help="run nothing: judge again with the rules as they are, and write"
@@ -73,7 +79,7 @@ def main(words: Sequence[str]) -> None:
         models = shared_models(given.models)
         for name in given.case or (CASES if given.policy == "warn" else TREATED):
             for seed in seeds_in(given.seeds):
-                result = run_case(name, seed=seed, policy=given.policy, models=models)
+                result = run_case(name, seed=seed, policy=given.policy, models=models, until=given.until)
                 with (FOLDER / "results.jsonl").open("a") as file:
                     file.write(json.dumps(result) + "\n")
                 sys.stdout.write(json.dumps(result) + "\n")
@@ -97,7 +103,7 @@ def shared_models(given: Path | None) -> Path:
             shutil.copytree(given / "artifacts" / name, folder / name, ignore=shutil.ignore_patterns("artifact.json"))
     if not (folder / "reward-model").exists():
         run_dir = FOLDER / "shared"
-        stages(settings(run_dir, *LOCAL, "stages=[sft,reward_model]"), HEALTHY)
+        stages(settings(run_dir, *LOCAL, "stages=[sft,reward_model]"), HEALTHY, until=0)
         shutil.copytree(run_dir / "artifacts", folder, dirs_exist_ok=True)
     for pairs in (24, 100):
         weak = folder / f"reward-model-{pairs}"
@@ -114,12 +120,12 @@ def shared_models(given: Path | None) -> Path:
                 f"reward_model.epochs={WEAK_PASSES}",
                 "reward_model.batch_size=16",
             )
-            stages(settings(run_dir, *LOCAL, *words), HEALTHY)
+            stages(settings(run_dir, *LOCAL, *words), HEALTHY, until=0)
             shutil.copytree(run_dir / "artifacts" / "reward-model", weak)
     return folder
 
 
-def run_case(name: str, *, seed: int, policy: str, models: Path) -> dict[str, Any]:
+def run_case(name: str, *, seed: int, policy: str, models: Path, until: int) -> dict[str, Any]:
     """One run, and what the doctor said when."""
     case = CASES[name]
     run_dir = place(name, policy, seed)
@@ -131,7 +137,7 @@ def run_case(name: str, *, seed: int, policy: str, models: Path) -> dict[str, An
     else:
         given += (f"reward.path={reward}",)
     began = time.monotonic()
-    stages(settings(run_dir, *LOCAL, *BED, *given, *case.words, *POLICIES[policy]), case.kinds)
+    stages(settings(run_dir, *LOCAL, *BED, *given, *case.words, *POLICIES[policy]), case.kinds, until=until)
     seconds = time.monotonic() - began
     return {"case": name, "seed": seed, "policy": policy, "seconds": round(seconds, 1), **outcome(case, run_dir)}
 
@@ -194,13 +200,25 @@ def settings(run_dir: Path, *words: str) -> TrainConfig:
     return load([f"run_dir={run_dir}", *words], start).config
 
 
-def stages(config: TrainConfig, kinds: dict[Any, Any]) -> None:
+class EndingMonitor(Monitor):
+    """Ends PPO after an iteration: what was to be seen has been, and the schedules are those of the whole run."""
+
+    last: int
+
+    def examine(self, state: PpoState, stats: Stats, *, checkpoints: Sequence[int], tracker: Tracker) -> Verdict:
+        """See Monitor."""
+        verdict = super().examine(state, stats, checkpoints=checkpoints, tracker=tracker)
+        return verdict if state.step < self.last else replace(verdict, stop=f"all of {self.last} iterations")
+
+
+def stages(config: TrainConfig, kinds: Mapping[type[Worker], type[Worker]], *, until: int) -> None:
     """The stages of the settings over a team in this process, with some of its workers replaced."""
     run_dir = Path(config.run_dir)
     run_dir.parent.mkdir(parents=True, exist_ok=True)
     records = start_records(run_dir, config=asdict(config), command=(), seed=config.seed, source=ROOT, clock=time.time)
     display = PlainDisplay(StringIO(), clock=time.time)
-    monitor = Monitor(config, run_dir, rows=(), tell=display.message)
+    monitor = EndingMonitor(config, run_dir, rows=(), tell=display.message)
+    monitor.last = until
     opened = open_team(SickRuntime(kinds), config, run_dir)
     ctx = Context(
         config=config,

@@ -12,6 +12,7 @@ from sick_runs import CASES, TREATED, Case
 Result = Mapping[str, Any]
 SETTING_SEEDS = range(1, 6)  # the thresholds were set on these
 SERIOUS = ("warning", "critical")
+POLICIES = ("warn", "adapt", "rollback")
 
 _HEAD = """# The doctor's test bed
 
@@ -81,23 +82,19 @@ def _healthy(newest: Mapping[tuple[str, str, int], Result]) -> Iterator[str]:
 
 
 def _treated(newest: Mapping[tuple[str, str, int], Result]) -> Iterator[str]:
-    policies = ("warn", "adapt", "rollback")
-    golds = {
-        (name, policy): [r["gold_end"] for (n, p, _s), r in newest.items() if (n, p) == (name, policy)]
-        for name in TREATED
-        for policy in policies
-    }
-    if not any(golds[name, policy] for name in TREATED for policy in policies[1:]):
-        return
     yield "## What treatment does\n"
-    yield "Mean gold score at the end, with the number of seeds.\n"
-    yield "| case | " + " | ".join(policies) + " |"
-    yield "|---|---|---|---|"
+    yield "Mean gold score at the end, over the seeds that were run with each policy.\n"
+    yield "| case | seeds | " + " | ".join(POLICIES) + " |"
+    yield "|---|---|---|---|---|"
     for name in TREATED:
-        cells = [golds[name, policy] for policy in policies]
-        if any(cells[1:]):
-            words = [f"{statistics.mean(cell):.2f} ({len(cell)})" if cell else "not run" for cell in cells]
-            yield f"| `{name}` | " + " | ".join(words) + " |"
+        by_policy = {
+            policy: {seed: r["gold_end"] for (n, p, seed), r in newest.items() if (n, p) == (name, policy)}
+            for policy in POLICIES
+        }
+        seeds = sorted(set.intersection(*map(set, by_policy.values())))
+        if seeds:
+            means = [f"{statistics.mean(golds[seed] for seed in seeds):.2f}" for golds in by_policy.values()]
+            yield f"| `{name}` | {', '.join(map(str, seeds))} | " + " | ".join(means) + " |"
     yield ""
 
 

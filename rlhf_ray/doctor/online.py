@@ -19,7 +19,7 @@ from rlhf_ray.doctor.runlog import StageLog, series_of
 
 _START = 20  # points that are kept as the run's own start
 _RECENT = 80  # points that are kept besides
-_FIRST = 3  # steps before which only what is not finite is told
+_FIRST = 3  # records before which only what is not finite is told
 
 
 @dataclass(kw_only=True)
@@ -38,6 +38,9 @@ class _Metric:
         self.values.append(value)
         if len(self.steps) > _START + 2 * _RECENT:
             del self.steps[_START:-_RECENT], self.values[_START:-_RECENT]
+
+    def __len__(self) -> int:
+        return len(self.steps) + len(self.nonfinite)
 
     def forget_after(self, step: float) -> None:
         kept = sum(1 for known in self.steps if known <= step)
@@ -63,7 +66,7 @@ class Doctor:
                 metrics.setdefault(name, _Metric()).add(float(step), float(value))
         touched = [name for name in CHECKS if self._is_touched(name, values)]
         case = self._case(stage)
-        if len(case.log.steps) < _FIRST:
+        if max(map(len, metrics.values()), default=0) < _FIRST:
             touched = [name for name in touched if self._rules[name].kind == "nonfinite"]
         found = findings_of(case, self._rules, touched)
         return [finding for finding in found if self._is_new(finding)]

@@ -46,6 +46,8 @@ def needed(steps: Floats, persistence: float) -> int:
 
 def persistent(bad: Flags, least: int) -> Run | None:
     """The first stretch in which `least` of `least` + 2 neighbours are bad (2 of 2 for 2), to its end if it has one."""
+    if not bad.any():
+        return None
     size = len(bad)
     width = least if least <= 2 else least + 2
     counts = np.cumsum(np.concatenate([np.zeros(width, dtype=np.int64), bad]))
@@ -81,7 +83,12 @@ def end_step(series: Series, run: Run) -> float | None:
 
 def start_level(series: Series, num_points: float) -> float:
     """Median of the first points, never of more than half of them."""
-    return float(np.median(series.values[: max(1, min(int(num_points), (series.size + 1) // 2))]))
+    return median(series.values[: max(1, min(int(num_points), (series.size + 1) // 2))])
+
+
+def median(values: Floats) -> float:
+    """Of one row; by sorting, which costs less than np.median on the short rows of a check."""
+    return float(_middle(values[None, :])[0])
 
 
 def noise(values: Floats) -> float:
@@ -89,7 +96,7 @@ def noise(values: Floats) -> float:
     if len(values) < _SHORT - 1:
         return 0.0
     steps = np.diff(values)
-    return float(_SIGMA * np.median(np.abs(steps - np.median(steps))) / np.sqrt(2.0))
+    return float(_SIGMA * median(np.abs(steps - median(steps))) / np.sqrt(2.0))
 
 
 def recent(values: Floats, window: float) -> tuple[Floats, Floats]:
@@ -97,24 +104,34 @@ def recent(values: Floats, window: float) -> tuple[Floats, Floats]:
 
     The deviation is the scaled MAD; of fewer than 7 points, two of which may be equal, the standard one.
     """
-    width, size = int(window), len(values)
-    median, spread = np.full(size, np.nan), np.full(size, np.nan)
-    for place in range(3, min(width, size)):
-        median[place], spread[place] = (float(part[0]) for part in _median_and_mad(values[None, :place]))
-        if place < _SHORT:
-            spread[place] = float(np.std(values[:place], ddof=1))
-    if size > width:
-        median[width:], spread[width:] = _median_and_mad(sliding_window_view(values[:-1], width))
-    return median, spread
+    width = int(window)
+    parts = _before(values, width)
+    level, spread = _level(values, parts), np.full(len(values), np.nan)
+    for place, rows in parts:
+        here = slice(place, place + len(rows))
+        if place < min(width, _SHORT):
+            spread[here] = np.std(rows, ddof=1)
+        else:
+            spread[here] = _SIGMA * _middle(np.abs(rows - level[here, None]))
+    return level, spread
 
 
-def _median_and_mad(windows: Floats) -> tuple[Floats, Floats]:
-    """Of each row. By sorting: np.median costs more on short rows."""
-    middle = _middle(windows)
-    return middle, _SIGMA * _middle(np.abs(windows - middle[:, None]))
+def _before(values: Floats, width: int) -> list[tuple[int, Floats]]:
+    """A place, and the points before it and each of those after it: growing rows at first, then `width` wide ones."""
+    size = len(values)
+    growing = [(place, values[None, :place]) for place in range(3, min(width, size))]
+    return growing + ([(width, sliding_window_view(values[:-1], width))] if size > width else [])
+
+
+def _level(values: Floats, parts: list[tuple[int, Floats]]) -> Floats:
+    level = np.full(len(values), np.nan)
+    for place, rows in parts:
+        level[place : place + len(rows)] = _middle(rows)
+    return level
 
 
 def _middle(windows: Floats) -> Floats:
+    """The median of each row."""
     ordered, width = np.sort(windows, axis=1), windows.shape[1]
     return 0.5 * (ordered[:, (width - 1) // 2] + ordered[:, width // 2])
 
@@ -125,7 +142,8 @@ def shift(series: Series, numbers: Mapping[str, float]) -> tuple[Floats, Floats]
     0 where the followers are not yet there, or not `spread` deviations above the level.
     """
     level, deviation = recent(series.values, numbers["window"])
-    size, _ = recent(np.abs(series.values), numbers["window"])
+    sizes = np.abs(series.values)
+    size = level if (series.values >= 0).all() else _level(sizes, _before(sizes, int(numbers["window"])))
     width = needed(series.steps, numbers["persistence"])
     if series.size < width:
         return np.zeros(series.size), size
@@ -142,8 +160,8 @@ def before_and_after(series: Series, metric: str, onset: float, *, limit: float 
     after = series.values[series.steps >= onset][:3]
     return Evidence(
         metric=metric,
-        before=float(np.median(before)) if len(before) else None,
-        after=float(np.median(after)) if len(after) else float(series.values[-1]),
+        before=median(before) if len(before) else None,
+        after=median(after) if len(after) else float(series.values[-1]),
         last=float(series.values[-1]),
         limit=limit,
     )

@@ -34,7 +34,7 @@ def evaluation_falls(case: Case, rule: Rule) -> Symptom | None:
     nats = case.get("objective/kl", "eval/kl").at(held_out.steps)
     real = fallen > np.maximum(rule["noise"] * _uncertainty(case, held_out), rule["least"] * np.abs(best))
     real &= np.isnan(nats) | (nats >= rule["kl"])
-    share = np.where(real & _still_up(score, held_out.steps, since), fallen / np.maximum(scale, 1e-12), 0.0)
+    share = np.where(real & _still_up(*_smoothed(score), held_out.steps, since), fallen / np.maximum(scale, 1e-12), 0.0)
     metric = case.log.first_name(*HELD_OUT)
     found = above(
         held_out, share, limits_of(rule), metric=metric, summary="the score rises while the held-out score falls"
@@ -66,13 +66,13 @@ def evaluation_flat(case: Case, rule: Rule) -> Symptom | None:
 
 def part_falls(case: Case, rule: Rule) -> Symptom | None:
     """The part of a judgement that has lost most of its best, where the score has not fallen since."""
-    score, found = case.get(*SCORE), []
+    score, found = _smoothed(case.get(*SCORE)), []
     for name in sorted(case.log.series):
         part = case.get(name)
         if not name.startswith(_FAMILIES) or part.size < 3:
             continue
         best, since = _best_so_far(part.values)
-        counts = (best > 0) & _still_up(score, part.steps, since)
+        counts = (best > 0) & _still_up(*score, part.steps, since)
         lost = -np.where(counts, part.values / np.where(best > 0, best, 1.0), 1.0)
         per_evaluation = name.startswith("eval/")
         limits = tuple(
@@ -158,11 +158,16 @@ def _best_so_far(values: Floats) -> tuple[Floats, Floats]:
     return best, np.maximum.accumulate(np.where(values >= best, np.arange(len(values)), 0)).astype(np.float64)
 
 
-def _still_up(score: Series, steps: Floats, since: Floats) -> Flags:
-    """Where the score (median of 3) is not below what it was at the held-out metric's best, but for half its noise."""
+def _smoothed(score: Series) -> tuple[Series, float]:
+    """By medians of 3 where there are many points, and the noise of the points themselves."""
     smooth = _median_of_3(score.values) if score.size >= 2 * _MANY else score.values
-    there = Series(steps=score.steps, values=smooth).at(steps)
-    return np.nan_to_num(there - there[since.astype(np.int64)], nan=-1.0) >= -0.5 * noise(score.values)
+    return Series(steps=score.steps, values=smooth), noise(score.values)
+
+
+def _still_up(score: Series, slack: float, steps: Floats, since: Floats) -> Flags:
+    """Where the smoothed score is not below what it was at the held-out metric's best, but for half its noise."""
+    there = score.at(steps)
+    return np.nan_to_num(there - there[since.astype(np.int64)], nan=-1.0) >= -0.5 * slack
 
 
 def _dated(symptom: Symptom | None, held_out: Series, best: Floats) -> Symptom | None:
@@ -179,7 +184,7 @@ def _dated(symptom: Symptom | None, held_out: Series, best: Floats) -> Symptom |
 def _median_of_3(values: Floats) -> Floats:
     """Of each point with the two before it."""
     padded = np.concatenate([values[:1], values[:1], values])
-    smooth: Floats = np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
+    smooth: Floats = np.sort(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)[1]
     return smooth
 
 

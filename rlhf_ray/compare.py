@@ -1,7 +1,7 @@
-"""python -m rlhf_ray.compare RUNS_OR_SWEEP... [--out DIR]   compares runs: over seeds, and with other settings.
+"""python -m rlhf_ray.compare RUNS_OR_SWEEP... [--out DIR] [--picture FILE]   compares runs over seeds and settings.
 
-Each path is a run directory or a folder of them. Prints tables; writes compare.html and compare.csv.
-Exit code: 0, 2 where a path holds no run that can be read.
+Each path is a run directory or a folder of them. Prints tables; writes compare.html and compare.csv, beside the runs
+where no other place is named. Exit code: 0, 2 where a path holds no run, or none that can be read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from rich.console import Console, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from rlhf_ray.errors import RlhfRayError
+from rlhf_ray.errors import DataError, RlhfRayError
 from rlhf_ray.files.atomic import write_text_atomic
 from rlhf_ray.tracking.comparison import Comparison, compare
-from rlhf_ray.tracking.comparison_page import comparison_csv, comparison_page, shown_figures, warnings, words
+from rlhf_ray.tracking.comparison_page import (
+    comparison_csv,
+    comparison_page,
+    correlation_words,
+    shown_figures,
+    warnings,
+    words,
+)
 from rlhf_ray.tracking.run_curves import find_runs, read_curves
 
 DONE, REFUSED = 0, 2
@@ -29,13 +36,13 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m rlhf_ray.compare", description="runs side by side")
     parser.add_argument("paths", nargs="+", type=Path, help="run directories, or folders of them (a sweep)")
-    parser.add_argument("--out", type=Path, default=Path(), help="where compare.html and compare.csv go (here)")
+    parser.add_argument("--out", type=Path, help="where compare.html and compare.csv go (beside the first run)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves as this PNG, too")
     given = parser.parse_args(arguments)
     try:
-        comparison = compare([read_curves(folder) for folder in find_runs(given.paths)])
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_text_atomic(given.out / "compare.html", comparison_page(comparison))
-        write_text_atomic(given.out / "compare.csv", comparison_csv(comparison))
+        folders = find_runs(given.paths)
+        comparison = read_comparison(folders)
+        written = write(comparison, given.out or folders[0].parent, picture=given.picture)
     except (RlhfRayError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return REFUSED
@@ -44,8 +51,36 @@ def main(arguments: Sequence[str]) -> int:
         console = Console(width=PLAIN_WIDTH)
     for block in blocks(comparison):
         console.print(block)
-    console.print(Text(f"{given.out / 'compare.html'}, {given.out / 'compare.csv'}"))
+    for path in written:
+        console.print(Text(f"wrote {path}"), soft_wrap=True)
     return DONE
+
+
+def read_comparison(folders: Sequence[Path]) -> Comparison:
+    """Of the runs that can be read. Raises DataError where none can."""
+    runs, unreadable = [], []
+    for folder in folders:
+        try:
+            runs.append(read_curves(folder))
+        except DataError as error:
+            unreadable.append(str(error))
+    if not runs:
+        raise DataError("\n".join(unreadable))
+    return compare(runs, unreadable=unreadable)
+
+
+def write(comparison: Comparison, folder: Path, *, picture: Path | None) -> list[Path]:
+    """The page, the table and, where one is wanted, the picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, table = folder / "compare.html", folder / "compare.csv"
+    write_text_atomic(page, comparison_page(comparison))
+    write_text_atomic(table, comparison_csv(comparison))
+    if picture is None:
+        return [page, table]
+    from rlhf_ray.tracking.comparison_picture import draw_comparison  # noqa: PLC0415  matplotlib, where it is wanted
+
+    draw_comparison(comparison, picture)
+    return [page, table, picture]
 
 
 def blocks(comparison: Comparison) -> Iterator[RenderableType]:
@@ -55,7 +90,7 @@ def blocks(comparison: Comparison) -> Iterator[RenderableType]:
         head: list[Column | str] = [
             Column("metric", no_wrap=True),
             "mean",
-            "middle mean",
+            "IQM",
             Column("95 % interval", no_wrap=True),
         ]
         table = Table(*head, *seeds, title=group.name, title_justify="left")
@@ -70,12 +105,7 @@ def blocks(comparison: Comparison) -> Iterator[RenderableType]:
         yield table
     for line in warnings(comparison):
         yield Text(line, style="bold red")
-    found = comparison.correlation
-    if found is not None:
-        yield Text(
-            f"reward-model accuracy and final win rate: correlation {found.pearson:+.2f} over {found.pairs} runs "
-            f"(p = {found.p_value:.2g})"
-        )
+    yield Text(correlation_words(comparison.correlation))
 
 
 if __name__ == "__main__":

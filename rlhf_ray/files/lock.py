@@ -28,11 +28,14 @@ class FolderLock:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process holds the folder's lock now."""
+    """Whether a process holds the folder's lock now. Reading is enough."""
     if not (folder / NAME).exists():
         return False
+    descriptor = os.open(folder / NAME, os.O_RDONLY)
     try:
-        FolderLock(folder).release()
-    except DataError:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(descriptor)
     return False

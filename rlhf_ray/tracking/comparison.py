@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, pearsonr, trim_mean
 
+from rlhf_ray.config.effective import effective_settings
 from rlhf_ray.tracking.run_curves import Array, RunCurves
 
+ALL = "all runs"  # the name of a group that is alone
 CONFIDENCE = 0.95
 RESAMPLES = 2000
-WATCHED = ("objective/rlhf_reward", "objective/kl")  # drawn for all seeds, and watched for runs that leave
+REWARD, KL = WATCHED = "objective/rlhf_reward", "objective/kl"  # drawn for all seeds, and watched for runs that leave
+SCORES, GOLD_SCORE = "objective/scores", "eval/gold_score"
+ACCURACY, WIN_RATE = "reward_model/val_accuracy", "eval/win_rate"  # what a reward model is worth, and what came of it
 FAR = 5.0  # spreads of the others from their median
 SHARE = 0.25  # of the way that the others' median goes, at least: three seeds may agree by chance
 LASTING = 3  # steps in a row
-# settings that say where and how, not what
-_PASSING = ("run_dir", "resume", "dry_run", "reuse", "experiment_name", "tracking", "placement")
 _MIN_OTHERS = 2
 _MIN_PAIRS = 3
 
@@ -39,7 +41,7 @@ class Figure:
     metric: str
     values: tuple[float | None, ...]  # by run
     mean: float | None
-    iqm: float | None  # mean of the middle half
+    iqm: float | None  # inter-quartile mean: of the middle half
     low: float | None  # ends of the bootstrap interval of the mean
     high: float | None
 
@@ -72,7 +74,8 @@ class Comparison:
     groups: tuple[Group, ...]
     figures: Mapping[str, tuple[Figure, ...]]  # by group
     leaving: tuple[Leaving, ...]
-    failed: tuple[RunCurves, ...]
+    failed: tuple[RunCurves, ...]  # or stopped, or killed
+    unreadable: tuple[str, ...]  # why a run is left out
     differing: Mapping[str, tuple[Any, ...]]  # setting -> value of each run
     correlation: Correlation | None
 
@@ -82,8 +85,8 @@ class Comparison:
         return [run for group in self.groups for run in group.runs]
 
 
-def compare(runs: Sequence[RunCurves]) -> Comparison:
-    """Group, measure, watch."""
+def compare(runs: Sequence[RunCurves], *, unreadable: Sequence[str]) -> Comparison:
+    """Group, measure, watch. `unreadable`: what was wrong with further runs."""
     differing = differing_settings(runs)
     groups = grouped(runs, differing)
     return Comparison(
@@ -91,6 +94,7 @@ def compare(runs: Sequence[RunCurves]) -> Comparison:
         figures={group.name: tuple(figures(group.runs)) for group in groups},
         leaving=tuple(found for group in groups for found in leaving(group.runs)),
         failed=tuple(run for run in runs if run.status not in ("finished", "running")),
+        unreadable=tuple(unreadable),
         differing=differing_settings([run for group in groups for run in group.runs]),
         correlation=correlation(runs),
     )
@@ -98,7 +102,7 @@ def compare(runs: Sequence[RunCurves]) -> Comparison:
 
 def differing_settings(runs: Sequence[RunCurves]) -> dict[str, tuple[Any, ...]]:
     """Settings, by dotted key, that are not the same in all runs."""
-    trees = [dict(_flat(run.settings)) for run in runs]
+    trees = [effective_settings(run.settings) for run in runs]
     keys = dict.fromkeys(key for tree in trees for key in tree)
     columns = {key: tuple(tree.get(key) for tree in trees) for key in keys}
     return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
@@ -109,7 +113,7 @@ def grouped(runs: Sequence[RunCurves], differing: Mapping[str, Sequence[Any]]) -
     members: dict[str, list[RunCurves]] = {}
     for index, run in enumerate(runs):
         name = " ".join(f"{key}={values[index]}" for key, values in differing.items() if key != "seed")
-        members.setdefault(name or "all", []).append(run)
+        members.setdefault(name or ALL, []).append(run)
     return tuple(
         Group(name=name, runs=tuple(sorted(found, key=lambda run: run.seed))) for name, found in members.items()
     )
@@ -169,14 +173,10 @@ def leaving(runs: Sequence[RunCurves]) -> Iterator[Leaving]:
 
 
 def correlation(runs: Sequence[RunCurves]) -> Correlation | None:
-    """Reward-model accuracy on held-out pairs against the final win rate, over all runs that have both."""
-    pairs = [
-        (accuracy, rate)
-        for run in runs
-        if (accuracy := run.last("reward_model/val_accuracy")) is not None
-        and (rate := run.last("eval/win_rate")) is not None
-    ]
-    accuracies, rates = np.array(pairs).reshape(-1, 2).T
+    """Reward-model accuracy on held-out pairs against the final win rate, over the runs that finished."""
+    pairs = [(run.last(ACCURACY), run.last(WIN_RATE)) for run in runs if run.status == "finished"]
+    pairs = [pair for pair in pairs if None not in pair]
+    accuracies, rates = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
     if len(pairs) < _MIN_PAIRS or np.ptp(accuracies) == 0 or np.ptp(rates) == 0:
         return None
     found = pearsonr(accuracies, rates)
@@ -189,7 +189,7 @@ def _away(values: Array, index: int, *, measured: NDArray[np.bool_]) -> NDArray[
     Far is beyond FAR times their spread (scaled median distance from their median), which is at least the median jump
     between two steps, and beyond SHARE of the way their median goes: a group that agrees by chance is no yardstick.
     """
-    broken = measured & ~np.isfinite(values[index])
+    broken: NDArray[np.bool_] = measured & ~np.isfinite(values[index])
     others = np.delete(values, index, axis=0)
     enough = np.isfinite(others).sum(axis=0) >= _MIN_OTHERS
     far = np.zeros(values.shape[1], dtype=bool)
@@ -205,14 +205,4 @@ def _away(values: Array, index: int, *, measured: NDArray[np.bool_]) -> NDArray[
         return broken
     starts = np.convolve(far, np.ones(LASTING), mode="valid") == LASTING
     lasting: NDArray[np.bool_] = np.convolve(starts, np.ones(LASTING)) > 0
-    return broken | lasting
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        if not prefix and name in _PASSING:
-            continue
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", tuple(value) if isinstance(value, list) else value
+    return np.logical_or(broken, lasting)

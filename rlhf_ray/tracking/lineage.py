@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlhf_ray.config.effective import effective_settings
 from rlhf_ray.errors import ArtifactError
 from rlhf_ray.tracking.artifacts import CARD, ArtifactCard, Decision, Parent, read_artifact
 from rlhf_ray.tracking.producer import parent_folder, producing_run
 
-# settings that do not change what a stage learns
-_PASSING = ("run_dir", "resume", "dry_run", "stages", "experiment_name", "tracking", "placement", "checkpoint", "check")
 _SECTIONS = {"sft": "sft", "reward_model": "reward_model", "ppo": "algorithm"}
 _ABSENT = "(not set)"
 
@@ -128,9 +127,9 @@ def changed_settings(here: Mapping[str, Any] | None, there: Mapping[str, Any]) -
     """What was set otherwise in the run that made an artifact than in the run that used it."""
     if not here or not there:
         return
-    mine, its = _flat(here), _flat(there)
+    mine, its = effective_settings(here), effective_settings(there)
     for key in sorted(mine.keys() | its.keys()):
-        if key.partition(".")[0] not in _PASSING and not key.endswith(".path"):
+        if key != "stages" and not key.endswith(".path"):
             own, used = its.get(key, _ABSENT), mine.get(key, _ABSENT)
             if own != used:
                 yield f"{key}={own} here, {used} in the run that used it"
@@ -148,13 +147,3 @@ def decision_words(decision: Decision) -> str:
         for one in decision.candidates
     )
     return f"best of {len(decision.candidates)} candidates: step {decision.chosen}, {decision.rule} ({tried})"
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat

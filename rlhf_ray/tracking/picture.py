@@ -13,12 +13,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from rlhf_ray.files.atomic import replaced_atomically
+from rlhf_ray.tracking.run_style import BLUE, GREEN, ORANGE, PINK, SEED_COLOURS, VERMILION
 
 Row = Mapping[str, Any]  # a line of metrics.jsonl
-
-# Okabe & Ito's palette, told apart with any colour vision
-BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-SEED_COLOURS = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY)
 
 STYLE = {
     "font.size": 11,
@@ -54,7 +51,7 @@ def draw_training_curves(rows: Sequence[Row], path: Path) -> None:
         _line(share, rows, "val/eos_rate", color=PINK, label="ended by themselves (right)", style="--")
         _legends(score, gold, kl)
         _joint_legend(answers, share)
-        _save(figure, path)
+        save_picture(figure, path)
 
 
 def draw_seeds(rows_by_seed: Mapping[int, Sequence[Row]], path: Path) -> None:
@@ -73,7 +70,7 @@ def draw_seeds(rows_by_seed: Mapping[int, Sequence[Row]], path: Path) -> None:
         share.plot([], [], color="#444444", linestyle="--", label="ended by themselves (right)")
         _legends(score, gold, kl)
         _joint_legend(answers, share)
-        _save(figure, path)
+        save_picture(figure, path)
 
 
 def _panels() -> tuple[Figure, tuple[Axes, Axes, Axes, Axes]]:
@@ -145,7 +142,12 @@ def _legends(*panels: Axes) -> None:
         if axes.get_legend_handles_labels()[0]:
             axes.legend(loc="best")
         else:
-            axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#888888")
+            say_not_measured(axes)
+
+
+def say_not_measured(axes: Axes) -> None:
+    """In a panel without a curve."""
+    axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#888888")
 
 
 def _joint_legend(left: Axes, right: Axes) -> None:
@@ -157,7 +159,8 @@ def _joint_legend(left: Axes, right: Axes) -> None:
     right.legend(handles[-2:], labels[-2:], loc="lower right")
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_picture(figure: Figure, path: Path) -> None:
+    """As PNG, in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_atomically(path) as temporary:
         figure.savefig(temporary, format="png")

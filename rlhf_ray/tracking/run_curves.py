@@ -14,8 +14,10 @@ from pyarrow import json
 
 from rlhf_ray.errors import DataError
 from rlhf_ray.files.jsonl import read_jsonl
-from rlhf_ray.tracking.records import read_run
+from rlhf_ray.files.lock import in_use
+from rlhf_ray.tracking.records import RunStatus, read_run
 
+KILLED = "killed"
 BLOCK_BYTES = 8 << 20
 Array = NDArray[np.float64]
 
@@ -30,7 +32,11 @@ class Curve:
     @property
     def last(self) -> float | None:
         """The newest finite value."""
-        finite = self.values[np.isfinite(self.values)]
+        return self.before(np.inf)
+
+    def before(self, step: float) -> float | None:
+        """The newest finite value of a step lower than this."""
+        finite = self.values[np.isfinite(self.values) & (self.steps < step)]
         return float(finite[-1]) if len(finite) else None
 
 
@@ -41,7 +47,7 @@ class RunCurves:
     folder: Path
     run_id: str
     seed: int
-    status: str
+    status: str  # of run.json; killed, where that says running and no process is at it
     error: str | None
     settings: dict[str, Any]
     curves: dict[str, Curve]  # of PPO, and the supervised stages' own metrics
@@ -72,7 +78,7 @@ def read_curves(folder: Path) -> RunCurves:
             folder=folder,
             run_id=str(run["id"]),
             seed=int(run["seed"]),
-            status=str(run["status"]),
+            status=KILLED if run["status"] == RunStatus.RUNNING and not in_use(folder) else str(run["status"]),
             error=run["error"],
             settings=dict(run["config"]),
             curves=curves_of(table),

@@ -59,13 +59,13 @@ def change_of(name: str, settings: Mapping[str, float], *, severity: Severity) -
 
 
 def allowed(key: str, value: float) -> float:
-    """The nearest value that the setting accepts, in two digits."""
+    """The nearest value that the setting accepts; whole, or in two digits."""
     setting = _settings()[key]
     about = setting.about
     low = about.low if about.low is not None else -math.inf
     high = about.high if about.high is not None else math.inf
-    kept = float(f"{min(max(value, low), high):.2g}")
-    return float(round(kept)) if setting.kind == "int" else kept
+    kept = min(max(value, low), high)
+    return float(round(kept)) if setting.kind == "int" else float(f"{kept:.2g}")
 
 
 @cache

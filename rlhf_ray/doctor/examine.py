@@ -107,10 +107,22 @@ def _verdict(log: RunLog, findings: Sequence[Finding]) -> str:
     severity = max(finding.severity for finding in serious)
     worst = [finding for finding in serious if finding.severity == severity]
     first = min(worst, key=lambda finding: finding.first_step)
-    phrases = _told(worst)
-    others = [phrase for phrase in _told(serious) if phrase not in phrases]
+    over = _over(serious)
+    phrases, others = _told(worst), _told(serious)
+    if over:
+        phrases, others = ([*dict.fromkeys(finding.phrase for finding in some)] for some in (worst, serious))
+    others = [phrase for phrase in others if phrase not in phrases]
     words = ", ".join(phrases) + (f"; also {', '.join(others)}" if others else "")
-    return f"{severity.word} from {first.stage} step {first.first_step:g}: {words}{f'. {course}' if course else ''}"
+    span = f"{severity.word} from {first.stage} step {first.first_step:g}{over}"
+    return f"{span}: {words}{f'. {course}' if course else ''}"
+
+
+def _over(findings: Sequence[Finding]) -> str:
+    """Since when all of them are over; nothing where one is not."""
+    ends = [finding.until for finding in findings if finding.until is not None]
+    if len(ends) < len(findings):
+        return ""
+    return f", over since step {max(ends):g}" if len({finding.stage for finding in findings}) == 1 else ", all over"
 
 
 def _told(findings: Sequence[Finding]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from rlhf_ray.doctor.examine import findings_of
 from rlhf_ray.doctor.findings import Finding, Severity
 from rlhf_ray.doctor.names import is_ours
 from rlhf_ray.doctor.rules import Rules
-from rlhf_ray.doctor.runlog import StageLog, series_of
+from rlhf_ray.doctor.runlog import Series, StageLog, series_of
 
 _START = 20  # points that are kept as the run's own start
 _RECENT = 80  # points that are kept besides
@@ -26,8 +27,8 @@ _FIRST = 3  # records before which only what is not finite is told
 class _Metric:
     """Finite points of the window, and the steps of the others."""
 
-    steps: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
+    steps: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
     nonfinite: list[float] = field(default_factory=list)
 
     def add(self, step: float, value: float) -> None:
@@ -41,6 +42,10 @@ class _Metric:
 
     def __len__(self) -> int:
         return len(self.steps) + len(self.nonfinite)
+
+    def series(self) -> Series:
+        """A copy: more is added while others hold this."""
+        return Series(steps=np.array(self.steps), values=np.array(self.values))
 
     def forget_after(self, step: float) -> None:
         kept = sum(1 for known in self.steps if known <= step)
@@ -85,7 +90,7 @@ class Doctor:
         metrics = self._stages.get(stage, {})
         log = StageLog(
             stage=stage,
-            series={name: series_of(metric.steps, metric.values) for name, metric in metrics.items() if metric.steps},
+            series={name: metric.series() for name, metric in metrics.items() if metric.steps},
             nonfinite={
                 name: series_of(metric.nonfinite, metric.nonfinite).steps
                 for name, metric in metrics.items()

@@ -16,6 +16,7 @@ Figure = dict[str, Any]
 MAX_POINTS = 1500  # of a curve; longer ones keep the extremes of equal stretches
 BINS = 40
 SEVERITY_COLORS = {Severity.WATCH: "#64748b", Severity.WARNING: "#d97706", Severity.CRITICAL: "#dc2626"}
+_FEW_STEPS = 8  # a mark at each; else the axis would be marked at halves of steps
 _CEILING_COLOR = "#9ca3af"
 
 
@@ -31,7 +32,7 @@ def chart_figure(
     last = max(float(series[metric].steps[-1]) for metric in shown)
     marks = [mark for finding in findings for mark in _marks(finding, shown, series)]
     layout: Figure = {
-        "xaxis": {"title": {"text": step_word}},
+        "xaxis": {"title": {"text": step_word}, **({"dtick": 1} if last <= _FEW_STEPS else {})},
         "yaxis": {"title": {"text": chart.unit}},
         "shapes": [_shade(finding, last) for finding in findings if _touches(finding, shown)],
     }

@@ -12,17 +12,21 @@ const layout = {
   hoverlabel: { bgcolor: "#ffffff", bordercolor: "#d9dde3", font: { size: 11 } },
   legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
 };
-const merged = (own) => {
+const merged = (own, lines) => {
   const all = { ...layout, ...own };
   for (const name of ["xaxis", "yaxis", "yaxis2"]) {
     if (own[name]) all[name] = { ...axis, ...own[name], title: { ...axis.title, ...own[name].title } };
   }
-  if (own.yaxis2) all.margin = { ...layout.margin, r: 48 };
+  if (lines > 6) {  // beside the plot: above it, they would take half of its height
+    all.legend = { ...layout.legend, orientation: "v", x: 1.02, y: 1, yanchor: "top", font: { size: 10 } };
+    all.margin = { ...layout.margin, t: 10 };
+  }
+  if (own.yaxis2) all.margin = { ...all.margin, r: 48 };
   return all;
 };
 const drawn = [...document.querySelectorAll(".plot")].map((place) => {
   const figure = figures[Number(place.dataset.figure)];
-  return Plotly.newPlot(place, figure.data, merged(figure.layout), { responsive: true, displaylogo: false, displayModeBar: false });
+  return Plotly.newPlot(place, figure.data, merged(figure.layout, figure.data.filter((trace) => trace.showlegend !== false).length), { responsive: true, displaylogo: false, displayModeBar: false });
 });
 Promise.all(drawn).then(() => document.body.setAttribute("data-drawn", String(drawn.length)));
 // a mark on the time line opens its finding

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader
 from plotly.offline import get_plotlyjs
 
+from rlhf_ray.doctor.checks.case import CEILING
 from rlhf_ray.doctor.findings import Diagnosis, Finding
 from rlhf_ray.doctor.report import as_json, finite_only
 from rlhf_ray.doctor.rules import RULES, Rules
@@ -20,7 +21,7 @@ from rlhf_ray.files.atomic import write_text_atomic
 from rlhf_ray.report import views
 from rlhf_ray.report.chart_table import CHARTS, STAGE_TITLES, STEP_WORDS
 from rlhf_ray.report.figures import Figure, chart_figure, histogram_figure, overoptimization_figure
-from rlhf_ray.report.material import Material, read_material
+from rlhf_ray.report.material import Curves, Material, read_material
 
 REPORT_FILE = "report.html"
 _FOLDER = Path(__file__).parent
@@ -85,18 +86,24 @@ def report_page(material: Material) -> str:
 
 
 def _panels(material: Material, stage: str, findings: tuple[Finding, ...], figures: list[Figure]) -> Iterator[Panel]:
-    ceiling = material.curves.get("reward_model", {}).get("reward_model/score_ceiling")
+    ceiling = _ceiling(material.curves)
     for chart in CHARTS[stage]:
         figure = chart_figure(
             chart,
             material.curves[stage],
             [finding for finding in findings if finding.stage == stage],
-            ceiling=float(ceiling.values[-1]) if ceiling is not None and ceiling.size else None,
+            ceiling=ceiling,
             step_word=STEP_WORDS.get(stage, "step"),
         )
         if figure is not None:
             figures.append(figure)
             yield Panel(title=chart.title, figure=len(figures) - 1)
+
+
+def _ceiling(curves: Curves) -> float | None:
+    """The score ceiling that any stage recorded: PPO carries it along, whoever trained the reward model."""
+    known = [stage[CEILING] for stage in curves.values() if CEILING in stage and stage[CEILING].size]
+    return float(known[-1].values[-1]) if known else None
 
 
 def _further(material: Material, figures: list[Figure]) -> Iterator[Panel]:

@@ -6,6 +6,7 @@ from doctor_made_policy import MADE_POLICY
 from doctor_made_reward import MADE_REWARD
 
 from rlhf_ray.doctor.checks.registry import CHECKS
+from rlhf_ray.doctor.findings import Severity
 from rlhf_ray.doctor.rules import RULES
 
 MADE = (*MADE_POLICY, *MADE_REWARD)
@@ -40,12 +41,35 @@ def test_evidence_holds_medians_before_and_after() -> None:
     assert (evidence.before, evidence.after, evidence.last, evidence.limit) == (2, 32, 36, 25)
 
 
+def test_the_limit_is_shown_where_short_answers_are_judged_among_long_ones() -> None:
+    log = {"objective/kl": [1, 2, 3, 30, 32, 34, 36], "response/length_mean": [100.0] * 7}
+    (finding,) = found(log, "runaway_kl.level")
+    assert finding.evidence[0].limit == 25
+
+
 def test_throughput_is_shown_in_its_own_unit() -> None:
     (finding,) = found(MADE[-1].sick, "stalled_throughput.time")
     (evidence,) = finding.evidence
     assert evidence.metric == "throughput/tokens_per_second"
     assert evidence.before == pytest.approx(900, rel=0.01)
     assert evidence.after == pytest.approx(190)
+
+
+@pytest.mark.parametrize(
+    ("gold", "words"),
+    [
+        ([0.1, 0.3, 0.5, 0.6, 0.7], "; the held-out score still rises (0.7)"),
+        ([0.1, 0.3, 0.5, 0.6, 0.4], "; the held-out score rose on to 0.6, and is 0.4 now"),
+        ([0.1, 0.3, 0.5, 0.4, 0.2], "; the held-out score has not risen since (0.5 before, 0.2 now)"),
+        ([0.1, 0.3, 0.5], "; the held-out score was not measured since"),
+    ],
+)
+def test_a_score_above_the_ceiling_is_told_with_what_gold_did_since(gold: list[float], words: str) -> None:
+    log = {"objective/scores": [0.5, 1.0, 1.5, 2.0, 2.1, 2.2], "eval/gold_score": gold}
+    (finding,) = found(log, "reward_hacking.above_ceiling", ceiling=1.6)
+    assert finding.summary.endswith(words)
+    assert finding.severity == Severity.WARNING
+    assert [item.metric for item in finding.evidence] == ["objective/scores", "eval/gold_score"]
 
 
 def test_too_few_pairs_tell_nothing_about_a_reward_model() -> None:

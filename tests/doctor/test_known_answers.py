@@ -65,6 +65,7 @@ def test_a_learning_run_has_a_warning_at_most() -> None:
     assert (clip.severity, clip.first_step, clip.until) == (Severity.WARNING, 1, 6)
     assert "KL 3.73e-07 to 5.11, flattening" in diagnosis.verdict
     assert diagnosis.phases[-1].severity is None
+    assert diagnosis.verdict.startswith("warning from ppo step 1, over since step 6: policy unstable. score")
 
 
 def test_a_frozen_run_says_that_nothing_moves_and_names_both_causes() -> None:

@@ -81,6 +81,8 @@ def test_advice_stays_within_what_a_setting_accepts() -> None:
     assert allowed("algorithm.epochs", 0.5) == 1
     assert allowed("algorithm.epochs", 2.4) == 2
     assert allowed("algorithm.kl_coef", -1.0) == 0
+    assert allowed("algorithm.kl_coef", 0.1234) == 0.12
+    assert allowed("algorithm.batch_size", 128) == 128  # what minibatches divide is not rounded to what they do not
 
 
 def test_a_users_numbers_replace_the_tables(tmp_path: Path) -> None:

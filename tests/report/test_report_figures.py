@@ -59,6 +59,14 @@ def test_names_are_escaped_for_plotly_which_reads_markup():
     assert drawn(finding(Severity.WARNING, 2.0, None))["data"][1]["name"] == "warning: &lt;b&gt;KL&lt;/b&gt;"
 
 
+def test_the_axis_of_a_short_run_is_marked_at_steps_not_between_them():
+    assert drawn()["layout"]["xaxis"]["dtick"] == 1
+    series = {"objective/kl": series_of(range(1, 31), np.ones(30))}
+    long = chart_figure(CHART, series, (), ceiling=None, step_word="iteration")
+    assert long is not None
+    assert "dtick" not in long["layout"]["xaxis"]
+
+
 def test_a_chart_without_a_measured_metric_is_left_out():
     assert chart_figure(CHART, {}, (), ceiling=None, step_word="iteration") is None
 

@@ -116,6 +116,16 @@ def test_curves_of_every_stage_are_drawn_from_the_directory(sick_page):
     assert len(figures_of(sick_page)) == sum(attributes.get("class") == "plot" for _, attributes in page.tags)
 
 
+def test_the_ceiling_is_drawn_whichever_stage_recorded_it(tmp_path):
+    run = write_sick_run(tmp_path / "run")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    told = [row | {"reward_model/score_ceiling": 1.25} if row["stage"] == "ppo" else row for row in rows]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in told))
+    (scores,) = [f for f in figures_of(page_of(run)) if f["layout"].get("annotations")]
+    assert [shape["y0"] for shape in scores["layout"]["shapes"] if shape["type"] == "line"] == [1.25]
+    assert scores["layout"]["yaxis"]["title"]["text"] == "score"
+
+
 def test_proxy_and_gold_are_over_the_root_of_the_kl(sick_page):
     (figure,) = [f for f in figures_of(sick_page) if f["layout"]["xaxis"]["title"]["text"].endswith("sqrt(KL)")]
     proxy, gold = figure["data"]

@@ -29,6 +29,7 @@ def above(
     """`measure` above limits. `summary` is completed with the metric's values before and after.
 
     `sign` -1: measure and limits are the metric's with the sign turned, so that the check is for values below.
+    The limit is shown where the measure is the metric itself.
     """
     found = crossing(series, measure, limits) if series.size else None
     if found is None:
@@ -36,7 +37,7 @@ def above(
     onsets, run = found
     first = float(series.steps[run.first])
     mildest = min(limit.value for limit in limits if limit.severity == _mildest(onsets))
-    shown = sign * mildest if measure is series.values or sign < 0 else None
+    shown = sign * mildest if sign * measure[run.first] == series.values[run.first] else None
     return Symptom(
         onsets=onsets,
         until=end_step(series, run),

@@ -145,11 +145,14 @@ def preferences(case: Case, rule: Rule) -> Symptom | None:
 
 
 def _course_since(held_out: Series, step: float) -> str:
-    """In words: the last value against the best before a step."""
+    """In words: the best and the last from a step on, against the best before it."""
     before, since = held_out.values[held_out.steps < step], held_out.values[held_out.steps >= step]
     if not len(before) or not len(since):
         return "was not measured since"
-    return "still rises" if since[-1] > before.max() else "has not risen since"
+    best, last = float(since.max()), float(since[-1])
+    if best <= before.max():
+        return f"has not risen since ({before.max():.3g} before, {last:.3g} now)"
+    return f"still rises ({last:.3g})" if last == best else f"rose on to {best:.3g}, and is {last:.3g} now"
 
 
 def _best_so_far(values: Floats) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rlhf_ray.errors import RlhfRayError
-from rlhf_ray.tracking.lineage import Node, decision_words, headline, lineage_of
+from rlhf_ray.tracking.lineage import Node, decision_words, headline, lineage_of, short
 
 COMPLETE, INCOMPLETE, REFUSED = 0, 1, 2
 PLAIN_WIDTH = 160  # characters, where the output is no terminal
@@ -37,18 +37,25 @@ def main(arguments: Sequence[str]) -> int:
     return INCOMPLETE if any(node.problem for node in root.walk()) else COMPLETE
 
 
-def tree_of(node: Node) -> Tree:
-    """A node with its ancestors as branches."""
-    tree = Tree(Text("\n").join(_lines(node)))
-    for parent in node.parents:
-        tree.children.append(tree_of(parent))
-    return tree
+def tree_of(root: Node) -> Tree:
+    """A node with its ancestors as branches. What is there twice has its branches where it comes first."""
+    shown: set[str] = set()
+
+    def grow(node: Node) -> Tree:
+        again = bool(node.parents) and node.digest in shown
+        shown.add(node.digest)
+        tree = Tree(Text("\n").join(_lines(node, again=again)))
+        if not again:
+            tree.children.extend(map(grow, node.parents))
+        return tree
+
+    return grow(root)
 
 
-def _lines(node: Node) -> Iterator[Text]:
+def _lines(node: Node, *, again: bool) -> Iterator[Text]:
     role = f"{node.role}: " if node.role else ""
-    yield Text.assemble((role, "dim"), (node.name, "bold"), f"  {node.digest[:19]}")
-    if node.card is not None:
+    yield Text.assemble((role, "dim"), (node.name, "bold"), f"  {short(node.digest)}" + (", as above" if again else ""))
+    if node.card is not None and not again:
         origin = node.card.origin
         aliases = f" ({', '.join(node.card.aliases)})" if node.card.aliases else ""
         where = origin.run_id if node.run_dir is None else str(node.run_dir)
@@ -57,9 +64,9 @@ def _lines(node: Node) -> Iterator[Text]:
             yield Text("  ".join(headline(node.card)), style="green")
         if node.card.decision is not None and len(node.card.decision.candidates) > 1:
             yield Text(decision_words(node.card.decision))
-    if node.url is not None:
+    if node.url is not None and not again:
         yield Text(node.url)
-    for note in node.notes:
+    for note in () if again else node.notes:
         yield Text(note, style="yellow")
     if node.problem is not None:
         yield Text(f"PROBLEM: {node.problem}", style="bold red")

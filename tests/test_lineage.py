@@ -6,9 +6,18 @@ import shutil
 import pytest
 from huggingface_hub import ModelCard
 
-from rlhf_ray.errors import ArtifactError
+from rlhf_ray.files.digest import folder_digest
 from rlhf_ray.lineage import main
-from rlhf_ray.tracking.artifacts import ArtifactId, Candidate, Decision, Origin, Parent, write_artifact_card
+from rlhf_ray.tracking.artifacts import (
+    ArtifactId,
+    Candidate,
+    Decision,
+    Origin,
+    Parent,
+    read_artifact,
+    write_artifact_card,
+    write_lineage,
+)
 from rlhf_ray.tracking.lineage import lineage_of
 from rlhf_ray.tracking.model_card import write_model_card
 
@@ -41,10 +50,10 @@ def make_run(root, name, settings, trackers=None):
     return folder
 
 
-def make_artifact(run_dir, name, *, stage, parents, seed=1, metrics=None, decision=None):
+def make_artifact(run_dir, name, *, stage, parents, seed=1, metrics=None, decision=None, weights="weights"):
     folder = run_dir / "artifacts" / name
     folder.mkdir()
-    (folder / "model.safetensors").write_text(f"weights of {name} of {run_dir.name}")
+    (folder / "model.safetensors").write_text(f"{weights} of {name} of {run_dir.name}")
     return write_artifact_card(
         folder,
         identity=ArtifactId(kind="reward-model" if stage == "reward_model" else "policy", name=name, version=20),
@@ -133,9 +142,11 @@ def test_the_tree_shows_seeds_metrics_candidates_and_what_was_set_otherwise(runs
     assert "eval/gold_score 0.88" in lines
     assert "sft/val_loss 1.652" in lines
     assert "https://tracker/abc" in lines
-    assert "best of 2 candidates: step 20, highest accuracy (step 10 0.84, step 20 0.91)" in lines
+    assert "candidates: step 10 0.84, step 20 0.91; best: step 20 (highest accuracy)" in lines
+    assert [line for line in lines if line.startswith("policy: sft-policy")][1].endswith(", as above")
     assert "sft.learning_rate=0.003: the top-level learning_rate=0.0005 is not used" in lines
-    assert "algorithm.kl_coef=0.1 here, 0.05 in the run that used it" in lines
+    assert "algorithm.kl_coef" not in told, "decides about neither of the two"
+    assert "sft.learning_rate=0.003 here, None in the run that used it" in lines
     assert "learning_rate=0.0005 here, 0.0001 in the run that used it" in lines
     assert "tracking.backend" not in told, "does not change what is learned"
 
@@ -195,12 +206,71 @@ def test_a_moved_run_keeps_its_own_ancestry(runs):
     assert root.parents[0].problem is None
 
 
-def test_an_artifact_that_is_its_own_ancestor_is_refused(runs):
+def test_an_artifact_that_is_its_own_ancestor_is_told(runs, capsys):
     first, _ = runs
     card = first / "artifacts/reward-model/artifact.json"
     card.write_text(card.read_text().replace('"../sft-policy"', '"."'))
-    with pytest.raises(ArtifactError, match="is its own ancestor"):
-        lineage_of(first / "artifacts/reward-model", verify=False)
+    assert main([str(first / "artifacts/reward-model"), "--no-check"]) == 1
+    told = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert "is its own ancestor: one of the cards on the way was changed" in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{", "", "(JSONDecodeError: "),
+        ('"digest"', '"digset"', "(KeyError: 'digest')"),
+        ('"metrics"', '"metrics": [], "m"', "AttributeError"),
+        ('"sft/val_loss": 1.6519', '"sft/val_loss": "low"', "a metric is no number"),
+        ('"path": null', '"path": 5', "a name, a path or a digest is no text"),
+    ],
+    ids=["not JSON", "without digest", "metrics a list", "metric a text", "path a number"],
+)
+def test_a_damaged_card_on_the_way_is_told_and_the_rest_is_shown(runs, capsys, old, new, words):
+    first, second = runs
+    card = first / "artifacts/sft-policy/artifact.json"
+    card.write_text(card.read_text().replace(old, new, 1))
+    assert main([str(second)]) == 1
+    told = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert f"PROBLEM: {card} cannot be read as an artifact's card" in told
+    assert words in told
+    assert "reward_model: reward-model" in told
+
+
+def test_an_artifact_that_is_not_the_one_of_its_runs_record_is_told(runs):
+    first, second = runs
+    made = [read_artifact(first / "artifacts" / name, verify=True) for name in ("sft-policy", "reward-model")]
+    write_lineage(first, run_id="first", made=made, used=[DATA])
+    assert [node.problem for node in lineage_of(second, verify=True).parents] == [None, None, None]
+    shutil.rmtree(first / "artifacts/sft-policy")
+    make_artifact(first, "sft-policy", stage="sft", parents=[DATA], seed=7)
+    problem = lineage_of(first / "artifacts/sft-policy", verify=True).problem
+    assert problem is None, "the same files"
+    shutil.rmtree(first / "artifacts/sft-policy")
+    make_artifact(first, "sft-policy", stage="sft", parents=[DATA], weights="others")
+    problem = lineage_of(first / "artifacts/sft-policy", verify=True).problem
+    assert problem is not None
+    assert f"than {first}/lineage.json has" in problem
+
+
+def test_a_damaged_lineage_file_is_told_with_the_remedy(runs, capsys):
+    first, second = runs
+    (first / "lineage.json").write_text('{"made": [{"name": "sft-policy"}]}')
+    assert main([str(second)]) == 1
+    told = " ".join(capsys.readouterr().out.replace("│", "").split())
+    assert f"{first}/lineage.json cannot be read (KeyError: 'digest'); resume={first} writes it anew" in told
+
+
+def test_a_changed_directory_without_a_card_is_told(tmp_path):
+    base = tmp_path / "base-model"
+    base.mkdir()
+    (base / "model.safetensors").write_text("weights")
+    run = make_run(tmp_path, "run", config())
+    used = Parent(role="base", name="base-model", digest=folder_digest(base, exclude=()), path=str(base))
+    make_artifact(run, "sft-policy", stage="sft", parents=[used, DATA])
+    assert [node.problem for node in lineage_of(run, verify=True).parents] == [None, None]
+    (base / "model.safetensors").write_text("weightS")
+    assert lineage_of(run, verify=True).parents[0].problem == f"the files in {base} are not those that were used"
 
 
 def test_a_directory_without_history_is_refused_with_code_2(tmp_path, capsys):

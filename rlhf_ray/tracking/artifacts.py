@@ -12,7 +12,7 @@ from rlhf_ray.errors import ArtifactError
 from rlhf_ray.files.atomic import write_json_atomic
 from rlhf_ray.files.digest import FileEntry, damages, entries_digest, folder_digest, folder_entries
 
-CARD = "artifact.json"
+CARD, LINEAGE = "artifact.json", "lineage.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,8 @@ def read_artifact(folder: Path, *, verify: bool) -> ArtifactCard:
     try:
         card = _parse_card(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(f"{path} cannot be read as an artifact's card: {error!r}") from error
+        words = f"{path} cannot be read as an artifact's card ({type(error).__name__}: {error})"
+        raise ArtifactError(words) from error
     if verify:
         _check_content(folder, card)
     return card
@@ -148,10 +149,26 @@ def artifact_ref(folder: Path, *, allow_changed: bool) -> ArtifactRef:
     return ArtifactRef(name=name, digest=folder_digest(folder, exclude={CARD}))
 
 
+def lineage_digests(run_dir: Path) -> dict[str, str]:
+    """What a run made, by name, as its lineage.json has it; nothing where there is none yet.
+
+    Raises ArtifactError where it cannot be read.
+    """
+    path = run_dir / LINEAGE
+    if not path.exists():
+        return {}
+    try:
+        made = json.loads(path.read_text(encoding="utf-8"))["made"]
+        return {str(one["name"]): str(one["digest"]) for one in made}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        words = f"{path} cannot be read ({type(error).__name__}: {error}); resume={run_dir} writes it anew"
+        raise ArtifactError(words) from error
+
+
 def write_lineage(run_dir: Path, *, run_id: str, made: Sequence[ArtifactCard], used: Sequence[Parent]) -> None:
     """lineage.json: the artifacts a run made, and what it was given, data included."""
     write_json_atomic(
-        run_dir / "lineage.json",
+        run_dir / LINEAGE,
         {
             "run": run_id,
             "made": [
@@ -178,7 +195,7 @@ def parse_decision(content: Mapping[str, Any] | None) -> Decision | None:
 
 
 def _parse_card(content: dict[str, Any]) -> ArtifactCard:
-    return ArtifactCard(
+    card = ArtifactCard(
         id=ArtifactId(**{field.name: content[field.name] for field in fields(ArtifactId)}),
         digest=content["digest"],
         origin=Origin(**{field.name: content[field.name] for field in fields(Origin)}),
@@ -188,6 +205,20 @@ def _parse_card(content: dict[str, Any]) -> ArtifactCard:
         decision=parse_decision(content["decision"]),
         files={name: FileEntry(**entry) for name, entry in content["files"].items()},
     )
+    _require_types(card)
+    return card
+
+
+def _require_types(card: ArtifactCard) -> None:
+    """TypeError where something is no text or no number that has to be one."""
+    texts = [card.id.kind, card.id.name, card.digest, card.origin.run_id, card.origin.stage, *card.aliases]
+    for parent in card.parents:
+        texts += [parent.role, parent.name, parent.digest, "" if parent.path is None else parent.path]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("a name, a path or a digest is no text")
+    measured = [card.metrics, *(one.metrics for one in (() if card.decision is None else card.decision.candidates))]
+    if not all(isinstance(value, int | float | None) for metrics in measured for value in metrics.values()):
+        raise TypeError("a metric is no number")
 
 
 def _check_content(folder: Path, card: ArtifactCard) -> None:

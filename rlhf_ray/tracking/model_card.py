@@ -7,11 +7,11 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from rlhf_ray.tracking.lineage import Node, decision_words, headline
+from rlhf_ray.tracking.lineage import Node, decision_words, headline, short
 
 _WHAT = {
-    "policy": "a language model",
-    "reward-model": "a reward model: one score for a prompt with its answer, read at the last token",
+    "policy": "A language model",
+    "reward-model": "A reward model: one score for a prompt with its answer, read at the last token",
 }
 _HOW = {
     "policy": "AutoModelForCausalLM",
@@ -66,7 +66,7 @@ def _text(node: Node) -> str:
 
 def _ancestors(node: Node, *, depth: int) -> Iterator[str]:
     for parent in node.parents:
-        words = [f"**{parent.role}**: {parent.name}", f"`{parent.digest[:19]}`"]
+        words = [f"**{parent.role}**: {parent.name}", f"`{short(parent.digest)}`"]
         if parent.card is not None:
             words += [f"stage {parent.card.origin.stage}, seed {parent.card.origin.seed}", *headline(parent.card)]
         yield f"{'  ' * depth}- " + ", ".join(words)

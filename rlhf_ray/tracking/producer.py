@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,17 @@ def producing_run(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     run_dir = folder.parent.parent
     try:
         run = read_run(run_dir)
-        made_here = run["id"] == read_artifact(folder, verify=False).origin.run_id
+        made_here = run.get("id") == read_artifact(folder, verify=False).origin.run_id
     except (DataError, ArtifactError):
         return None
-    return (run_dir, run) if made_here else None
+    return (run_dir, run) if made_here and isinstance(run.get("config"), dict) else None
+
+
+def tracked_stage(run: Mapping[str, Any], stage: str) -> Mapping[str, Any]:
+    """What a run's record tells of the tracker's run of a stage; nothing where there was none."""
+    trackers = run.get("trackers")
+    about = trackers.get(stage) if isinstance(trackers, Mapping) else None
+    return about if isinstance(about, Mapping) else {}
 
 
 def parent_folder(parent: Parent, folder: Path) -> Path | None:
@@ -34,11 +42,10 @@ def parent_folder(parent: Parent, folder: Path) -> Path | None:
 
 def used_artifact(parent: Parent, folder: Path) -> UsedArtifact:
     """A parent of the artifact in `folder`, with what a tracker knows about it."""
-    place, tracked = parent_folder(parent, folder), {}
+    place, tracked = parent_folder(parent, folder), dict[str, Any]()
     produced = None if place is None else producing_run(place)
     if produced is not None and place is not None:
-        stage = read_artifact(place, verify=False).origin.stage
-        tracked = produced[1].get("trackers", {}).get(stage, {})
+        tracked |= tracked_stage(produced[1], read_artifact(place, verify=False).origin.stage)
     return UsedArtifact(
         role=parent.role,
         name=parent.name,

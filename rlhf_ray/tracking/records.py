@@ -183,9 +183,11 @@ def read_run(run_dir: Path) -> dict[str, Any]:
     """run.json. Raises DataError where it is missing or unreadable."""
     path = run_dir / "run.json"
     try:
-        run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        run = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read ({error}); {run_dir} is not the directory of a run") from error
+    if not isinstance(run, dict):
+        raise DataError(f"{path} holds no object; {run_dir} is not the directory of a run")
     return run
 
 

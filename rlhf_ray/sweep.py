@@ -23,7 +23,7 @@ from rich.text import Text
 
 from rlhf_ray.config.digest import job_digest
 from rlhf_ray.config.overrides import parse_overrides
-from rlhf_ray.errors import ConfigError, DataError
+from rlhf_ray.errors import ConfigError, DataError, Preempted
 from rlhf_ray.files.lock import in_use
 from rlhf_ray.tracking.records import RunStatus, read_run
 
@@ -63,14 +63,18 @@ def expand(words: Sequence[str]) -> tuple[list[list[str]], list[tuple[str, ...]]
 
 
 def run_in_process(target: Callable[[], int]) -> int:
-    """The exit code of a call in a fresh process (negative: the signal that ended it)."""
+    """The exit code of a call in a fresh process (negative: the signal that ended it).
+
+    SIGINT and SIGTERM to this process end it by SIGTERM, once, and raise KeyboardInterrupt here.
+    """
     process = multiprocessing.get_context("spawn").Process(target=_exit_with, args=(target,))
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        process.start()
+        _start_deaf(process)
         process.join()
     except KeyboardInterrupt:
-        process.join(_GRACE_S)  # the terminal has interrupted it, too
+        process.terminate()
+        process.join(_GRACE_S)
         raise
     finally:
         _stop(process)
@@ -141,10 +145,20 @@ def _exit_with(target: Callable[[], int]) -> NoReturn:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(_TERMINATED)
+    raise Preempted
+
+
+def _start_deaf(process: BaseProcess) -> None:
+    """A terminal's Ctrl-C goes to all processes at once; this one is told by us. It inherits what is ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _stop(process: BaseProcess) -> None:
-    if process.is_alive():
-        process.terminate()
-        process.join()
+    for end in (process.terminate, process.kill):
+        if process.is_alive():
+            end()
+            process.join(_GRACE_S)

@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     except RlhfRayError as error:
         _say(error)
         return _code(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return PREEMPTED if isinstance(interrupt, Preempted) else INTERRUPTED
 
 
 def parse(arguments: Sequence[str]) -> CommandLine:
@@ -148,6 +148,9 @@ def _sweep(words: Sequence[str]) -> int:
             sys.stderr.write(f"job {number} ({len(jobs)} in all): {' '.join(own)}\n")
             results.append(JobResult(words=own, status="stopped", run_dir=""))  # unless it comes to an end
             results[-1] = _run_job(job, own=own, number=number)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; the same command goes on with what is missing (with reuse=off, anew)\n")
+        raise
     finally:
         Console().print(table_of(results))
     return FINISHED if all(result.status.startswith("finished") for result in results) else FAILED

@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -70,6 +73,45 @@ def test_what_cannot_be_listed_is_refused():
 def test_whatever_a_job_does_its_end_is_known(target, code, status):
     assert run_in_process(target) == code
     assert status_of(code) == status
+
+
+INTERRUPTED = """
+import signal, sys, time
+from functools import partial
+from rlhf_ray.sweep import run_in_process
+
+def job():
+    def end(*_):
+        print("ended once", flush=True)
+        sys.exit(7)
+    signal.signal(signal.SIGTERM, end)
+    print("at work", flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    try:
+        run_in_process(job)
+    except KeyboardInterrupt as interrupt:
+        print(type(interrupt).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Preempted")], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_an_interrupt_ends_the_job_once_and_then_the_sweep(tmp_path, number, name):
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    command = [sys.executable, str(script)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    if number is signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    assert process.communicate(timeout=30)[0].splitlines() == ["ended once", name]
+    assert process.returncode == 0
 
 
 def test_the_table_tells_status_and_directory_of_every_job():

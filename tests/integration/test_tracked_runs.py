@@ -109,6 +109,27 @@ def test_a_run_that_is_stopped_says_so_and_goes_on_under_the_same_name(tmp_path)
     ]
 
 
+def test_an_interrupted_sweep_ends_its_job_and_says_how_to_go_on(tmp_path):
+    words = ("-m", "seed=1,2", "stages=[sft]", "sft.num_steps=3000", "checkpoint.sft_every=20", "hydra.sweep.dir=all")
+    process = subprocess.Popen(
+        [*PROGRAM, *QUICK, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    began = time.monotonic()
+    while not list(tmp_path.glob("all/*/checkpoints/sft/latest")):
+        assert process.poll() is None
+        assert time.monotonic() - began < LIMIT_S
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    (run_dir,) = tmp_path.glob("all/*")
+    assert f"go on from its last checkpoint with resume={run_dir}" in err
+    assert "interrupted; the same command goes on with what is missing" in err
+    assert "Traceback" not in err
+    assert "stopped" in out
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "preempted"
+
+
 def test_a_pipeline_at_a_server_is_three_runs_and_ppo_names_what_it_stands_on(tmp_path):
     run_dir = tmp_path / "run"
     with wandb_server() as server:

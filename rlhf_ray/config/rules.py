@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rlhf_ray.config.derived import gold_scorer, is_tiny, longest_answer, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import STAGES, TrainConfig
 from rlhf_ray.config.setting import refused, shown, unusual, walk
 
+_USER_IN_URL = re.compile(r":/+[^/@\s]+@")  # resolving a path leaves one slash
 _LOOSE_LOGPROB_GAP = 0.05  # nats; 16-bit engines differ from a float32 learner by about this much
 
 
 def problems(config: TrainConfig) -> list[str]:
     """Everything that stands against running this config, without a look at the machine or at files."""
     out_of_range = [line for line in map(refused, walk(config)) if line]
-    rules = (_stages, _data, _algorithm, _kl, _reward_model, _lengths, _generator, _placement, _evaluation, _doctor)
+    rules = (
+        _stages,
+        _data,
+        _algorithm,
+        _kl,
+        _reward_model,
+        _lengths,
+        _generator,
+        _placement,
+        _evaluation,
+        _doctor,
+        _secrets,
+    )
     return out_of_range + [line for rule in rules for line in rule(config)]
 
 
@@ -22,6 +36,13 @@ def warnings(config: TrainConfig, *, preset: TrainConfig) -> list[str]:
     """What to expect from unusual values, where they are not the preset's own."""
     chosen = [mine for mine, its in zip(walk(config), walk(preset), strict=True) if mine.value != its.value]
     return [line for line in map(unusual, chosen) if line] + list(_advice(config))
+
+
+def _secrets(config: TrainConfig) -> Iterator[str]:
+    """Settings are recorded, shown and sent to trackers: none may hold what nobody else may know. Told without it."""
+    for item in walk(config):
+        if isinstance(item.value, str) and _USER_IN_URL.search(item.value):
+            yield f"{item.key}: a URL with a user or a password would be recorded; accepted is one without"
 
 
 def _stages(config: TrainConfig) -> Iterator[str]:

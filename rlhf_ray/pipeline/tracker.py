@@ -17,7 +17,6 @@ from rlhf_ray.pipeline.tracker_settings import tracked_settings, wandb_settings
 from rlhf_ray.tracking.artifacts import ArtifactCard
 from rlhf_ray.tracking.patient_sink import PatientSink
 from rlhf_ray.tracking.records import RunRecords, RunStatus
-from rlhf_ray.tracking.secrets import without_secrets
 from rlhf_ray.tracking.sink import Alert, End, MadeArtifact, Sheet, Sink, StageRun, Tracked, UsedArtifact, recordable
 from rlhf_ray.tracking.wandb_id import Agent, new_wandb_id, take_agent, wandb_environment
 from rlhf_ray.types import Histogram
@@ -46,10 +45,8 @@ class Tracker:
             pipeline=records.run_id,
             name=f"{records.run_id}/{stage}",
             folder=records.run_dir,
-            config=without_secrets(
-                tracked_settings(config, stage)
-                | {"data_fingerprint": data["fingerprint"], "data": data, "settings": asdict(config)}
-            ),
+            config=tracked_settings(config, stage)
+            | {"data_fingerprint": data["fingerprint"], "data": data, "settings": asdict(config)},
             used=tuple(used),
             tags=(config.experiment_name, f"seed {config.seed}"),
         )

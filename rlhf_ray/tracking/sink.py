@@ -21,7 +21,7 @@ class StageRun:
     pipeline: str  # the id of the job: its stages form a group
     name: str
     folder: Path  # the run directory
-    config: Mapping[str, Any]  # nothing secret
+    config: Mapping[str, Any]  # rules.py keeps secrets out of settings
     used: tuple[UsedArtifact, ...]
     tags: tuple[str, ...]
 

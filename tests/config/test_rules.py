@@ -1,5 +1,6 @@
 """Combinations: each case is the default config with a few values changed."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,18 @@ def config_with(changes: dict[str, Any]) -> TrainConfig:
     config = OmegaConf.to_object(node)
     assert isinstance(config, TrainConfig)
     return config
+
+
+@pytest.mark.parametrize("key", ["placement.address", "model.path", "tracking.entity"])
+def test_what_would_be_recorded_may_hold_no_password_and_the_message_has_none(key):
+    (found,) = [line for line in problems(config_with({key: "ray://ann:s3cret@head:10001"})) if "password" in line]
+    assert found == f"{key}: a URL with a user or a password would be recorded; accepted is one without"
+    assert not any("password" in line for line in problems(config_with({key: "ray://head:10001"})))
+
+
+def test_no_setting_is_there_to_hold_a_secret():
+    secret = re.compile(r"(^|_)(token|secret|password|passwd|key|credentials?)$")
+    assert [item.key for item in walk(TrainConfig()) if secret.search(item.key.rpartition(".")[2])] == []
 
 
 REFUSED = [

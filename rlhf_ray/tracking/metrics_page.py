@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlhf_ray.tracking.metric import Metric
+from rlhf_ray.tracking.metrics_foreign import FOREIGN_METRICS
 from rlhf_ray.tracking.metrics_ppo import OBJECTIVE, POLICY, RESPONSE, REWARD, ROLLOUT, VALUE
 from rlhf_ray.tracking.metrics_run import DATA, EVALUATION, THROUGHPUT, TIME
 from rlhf_ray.tracking.metrics_supervised import SUPERVISED_METRICS
@@ -23,6 +24,7 @@ SECTIONS: tuple[tuple[str, Sequence[Metric]], ...] = (
     ("Supervised stages", SUPERVISED_METRICS),
     ("Time", TIME),
     ("Throughput and progress", THROUGHPUT),
+    ("In the logs of other trainers: read by the doctor, never recorded here", FOREIGN_METRICS),
 )
 
 HEAD = """# Metrics

@@ -80,8 +80,6 @@ RESPONSE = (
 REWARD = (
     Metric("reward/length_correlation", "Pearson correlation of score and length", "1", "over answers"),
     Metric("reward/parts/<scorer>", "score of one scorer, or of one part of it", "score", "mean over answers"),
-    Metric("reward/disagreement", "standard deviation over the scorers of an ensemble", "score", "mean over answers"),
-    Metric("reward/masked", "answers left out because their score was not finite", "answers", "sum"),
 )
 
 ROLLOUT = (

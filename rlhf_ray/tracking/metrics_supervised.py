@@ -54,10 +54,4 @@ SUPERVISED_METRICS = (
     Metric("reward_model/num_val_pairs", "held-out pairs compared", "pairs", "sum"),
     Metric("reward_model/score_mean", "mean of the training answers' scores, subtracted from then on", "score", "last"),
     Metric("reward_model/score_std", "their standard deviation, divided by from then on", "score", "last"),
-    Metric("dpo/loss", "-log sigmoid(beta * (chosen - rejected log-ratios))", "nats", "mean over pairs"),
-    Metric("dpo/val_loss", "dpo/loss on held-out pairs", "nats", "mean over pairs"),
-    Metric("dpo/accuracy", "chosen log-ratio > rejected log-ratio", "share", "mean over pairs"),
-    Metric("dpo/margin", "beta * (chosen - rejected log-ratios)", "nats", "mean over pairs"),
-    Metric("dpo/chosen_reward", "beta * log-ratio of the chosen answer", "nats", "mean over pairs"),
-    Metric("dpo/rejected_reward", "beta * log-ratio of the rejected answer", "nats", "mean over pairs"),
 )

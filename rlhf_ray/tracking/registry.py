@@ -9,11 +9,12 @@ from functools import cache
 
 from rlhf_ray.errors import MetricError
 from rlhf_ray.tracking.metric import Metric
+from rlhf_ray.tracking.metrics_foreign import FOREIGN_METRICS
 from rlhf_ray.tracking.metrics_ppo import PPO_METRICS
 from rlhf_ray.tracking.metrics_run import RUN_METRICS
 from rlhf_ray.tracking.metrics_supervised import SUPERVISED_METRICS
 
-METRICS: tuple[Metric, ...] = SUPERVISED_METRICS + PPO_METRICS + RUN_METRICS
+METRICS: tuple[Metric, ...] = SUPERVISED_METRICS + PPO_METRICS + RUN_METRICS + FOREIGN_METRICS
 
 
 def describe(name: str) -> Metric:

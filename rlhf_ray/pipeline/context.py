@@ -18,7 +18,7 @@ from rlhf_ray.pipeline.monitor import Monitor
 from rlhf_ray.pipeline.start import Opened
 from rlhf_ray.pipeline.tracker import Tracker
 from rlhf_ray.tracking.artifacts import Parent
-from rlhf_ray.tracking.producer import used_artifact
+from rlhf_ray.tracking.producer import parent_folder, used_artifact
 from rlhf_ray.tracking.progress import Display
 from rlhf_ray.tracking.records import RunRecords
 from rlhf_ray.tracking.samples import write_samples
@@ -75,7 +75,9 @@ class Context:
         """Begins the stage's records; what it returns writes a row and shows it."""
         place = self.artifact(stage)
         used = [used_artifact(parent, place) for parent in made_from]
-        self.tracker.begin(stage, used=used, data=self._specification())
+        (start,) = [parent_folder(parent, place) for parent in made_from if parent.role in ("base", "policy")]
+        assert start is not None, "it was read a moment ago"
+        self.tracker.begin(stage, start=start, used=used, data=self._specification())
 
         def record(step: int, stats: Stats) -> None:
             values = reduce_stats(stats)

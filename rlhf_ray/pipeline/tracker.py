@@ -13,7 +13,7 @@ from typing import Any
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.files.jsonl import finite_row
-from rlhf_ray.pipeline.tracker_settings import tracked_settings, wandb_settings
+from rlhf_ray.pipeline.tracker_settings import architecture, tracked_settings, wandb_settings
 from rlhf_ray.tracking.artifacts import ArtifactCard
 from rlhf_ray.tracking.patient_sink import PatientSink
 from rlhf_ray.tracking.records import RunRecords, RunStatus
@@ -35,8 +35,8 @@ class Tracker:
         self._stage = ""
         self._sink: Sink | None = None
 
-    def begin(self, stage: str, *, used: Sequence[UsedArtifact], data: Mapping[str, Any]) -> None:
-        """A stage begins, or goes on."""
+    def begin(self, stage: str, *, start: Path, used: Sequence[UsedArtifact], data: Mapping[str, Any]) -> None:
+        """A stage begins from the model in `start`, or goes on."""
         config, records = self._config, self._records
         if config.tracking.backend == "local":
             return
@@ -46,7 +46,8 @@ class Tracker:
             name=f"{records.run_id}/{stage}",
             folder=records.run_dir,
             config=tracked_settings(config, stage)
-            | {"data_fingerprint": data["fingerprint"], "data": data, "settings": asdict(config)},
+            | {"architecture": architecture(start, stage), "data_fingerprint": data["fingerprint"], "data": data}
+            | {"settings": asdict(config)},
             used=tuple(used),
             tags=(config.experiment_name, f"seed {config.seed}"),
         )

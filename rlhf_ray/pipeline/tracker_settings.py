@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.tracking.wandb_id import WandbSettings
 
 
@@ -23,7 +26,11 @@ def wandb_settings(config: TrainConfig, *, sweep_id: str | None) -> WandbSetting
 
 def tracked_settings(config: TrainConfig, stage: str) -> dict[str, Any]:
     """What runs of a stage are mostly compared by, in the units of the stage."""
-    common = {"seed": config.seed, "model": config.model.path or "tiny", "learning_rate": rate_of(config, stage)}
+    common = {
+        "seed": config.seed,
+        "model": config.model.path or config.model.new,
+        "learning_rate": rate_of(config, stage),
+    }
     match stage:
         case "sft":
             sft = config.sft
@@ -40,6 +47,19 @@ def tracked_settings(config: TrainConfig, stage: str) -> dict[str, Any]:
                 "epochs": algorithm.epochs,
                 "beta": algorithm.kl_coef,
             }
+
+
+def architecture(start: Path, stage: str) -> dict[str, Any]:
+    """Of the model that a stage trains, which begins as the one in `start`."""
+    model = inspect_model(start)
+    return {
+        "kind": model.architecture,
+        "output": "a score at the last token" if stage == "reward_model" else "the next token",
+        "parameters": sum(prod(tensor.shape) for tensor in model.tensors.values()),  # of `start`, its head included
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "context_length": model.context_length,
+    }
 
 
 def rate_of(config: TrainConfig, stage: str) -> float:

@@ -144,7 +144,17 @@ def test_a_pipeline_at_a_server_is_three_runs_and_ppo_names_what_it_stands_on(tm
     }
     assert len(server.runs) == 3
     assert server.unknown == []
-    assert runs["ppo"].config["seed"]["value"] == 1
+    config = {stage: {key: about["value"] for key, about in run.config.items()} for stage, run in runs.items()}
+    assert {key: config["ppo"][key] for key in ("seed", "model", "learning_rate", "batch_size", "beta")} == {
+        "seed": 1,
+        "model": "tiny",
+        "learning_rate": 1e-3,
+        "batch_size": 16,
+        "beta": 0.05,
+    }
+    assert config["reward_model"]["architecture"]["kind"] == "LlamaForCausalLM"
+    assert config["reward_model"]["architecture"]["output"] == "a score at the last token"
+    assert config["sft"]["data"]["tokens"]["demonstrations"]["rows"] > 0
     used = {one["role"]: one for one in runs["ppo"].config["used"]["value"]}
     for role, stage, name in (("policy", "sft", "sft-policy"), ("reward_model", "reward_model", "reward-model")):
         card = json.loads((run_dir / "artifacts" / name / "artifact.json").read_text())

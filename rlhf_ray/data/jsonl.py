@@ -40,14 +40,24 @@ def read_jsonl(path: Path) -> Iterator[JsonRow | BadRow]:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """ValueError for a key that is there twice: which of its values is meant, nobody can tell."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
 def _parse(line: int, data: bytes) -> JsonRow | BadRow:
     try:
-        return JsonRow(line=line, value=json.loads(data.decode("utf-8")))
+        return JsonRow(line=line, value=json.loads(data.decode("utf-8"), object_pairs_hook=_object))
     except UnicodeDecodeError as error:
         return BadRow(line=line, reason=f"not UTF-8 at byte {error.start + 1} of the line")
     except json.JSONDecodeError as error:
         return BadRow(line=line, reason=f"not valid JSON: {error.msg} at column {error.colno}")
-    except ValueError as error:  # a number of more digits than Python converts
+    except ValueError as error:  # a repeated key, or a number of more digits than Python converts
         return BadRow(line=line, reason=f"not usable JSON: {error}")
     except RecursionError:
         return BadRow(line=line, reason="not usable JSON: nested too deep")

@@ -161,6 +161,16 @@ def test_lines_that_break_the_parser_are_bad_rows(tmp_path, line, reason):
     assert reason in report.skipped[0].reason
 
 
+def test_a_repeated_key_is_a_bad_row_with_its_line_and_key(tmp_path):
+    lines = ['{"prompt":"a"}', '{"prompt":"a","prompt":"b"}', '{"prompt":"a","x":[{"ü":1,"ü":2}]}']
+    rows, report = lenient(write(tmp_path, lines))
+    assert [row.prompt for row in rows] == ["a"]
+    assert [(row.line, row.reason) for row in report.skipped] == [
+        (2, "not usable JSON: the key 'prompt' is there twice"),
+        (3, "not usable JSON: the key 'ü' is there twice"),
+    ]
+
+
 def test_long_listings_are_cut_and_counted(tmp_path):
     path = write(tmp_path, ["{}"] * 30 + ['{"prompt":"good"}'])
     with pytest.raises(DataError) as refusal:

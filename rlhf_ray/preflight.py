@@ -20,7 +20,7 @@ from rlhf_ray.doctor.rules import load_rules
 from rlhf_ray.errors import ArtifactError, ConfigError, DataError, ModelError
 from rlhf_ray.models.directory import ModelDirectory, inspect_model, require_language_model, require_reward_model
 from rlhf_ray.models.smollm2 import SMOLLM2_WEIGHTS, gguf_file
-from rlhf_ray.models.vocabulary import has_chat_template, tokenizer_digest
+from rlhf_ray.models.vocabulary import has_chat_template, require_tokenizer, tokenizer_digest
 from rlhf_ray.tracking.artifacts import CARD, read_artifact
 
 # vllm 0.32, v1/attention/backends/cpu_attn.py, get_supported_head_sizes
@@ -63,12 +63,14 @@ def _models(config: TrainConfig) -> Iterator[str]:
     try:
         if policy is not None:
             found["policy"] = inspect_model(Path(policy))
+            require_tokenizer(Path(policy))
             yield from _policy(config, found["policy"])
     except ModelError as error:
         yield f"model.path: {error}"
     try:
         if reward is not None:
             found["reward"] = inspect_model(Path(reward))
+            require_tokenizer(Path(reward))
             yield from _reward(config, found["reward"])
     except ModelError as error:
         yield f"reward.path (reward.head={config.reward.head}): {error}"
@@ -81,10 +83,9 @@ def _reward_for(config: TrainConfig, policy: ModelDirectory, reward: ModelDirect
     if config.algorithm.critic_init != "reward_model":
         return
     own, other = tokenizer_digest(policy.path), tokenizer_digest(reward.path)
-    if own != other:
-        missing = " (it holds none: copy the policy's there if it was trained with it)" if other is None else ""
+    if own is not None and other is not None and own != other:
         yield (
-            f"reward.path={reward.path} has another tokenizer than model.path={policy.path}{missing}, so the critic "
+            f"reward.path={reward.path} has another tokenizer than model.path={policy.path}, so the critic "
             "cannot start as its copy; accepted is algorithm.critic_init=policy"
         )
     (key, answer), longest, limit = longest_answer(config), longest_sequence(config), reward.context_length

@@ -26,7 +26,13 @@ def write_model(folder: Path, *, architecture: str, tensors: Mapping[str, tuple[
     save_file(
         {name: np.zeros(shape, dtype=np.float32) for name, shape in tensors.items()}, folder / "model.safetensors"
     )
+    write_vocabulary(folder, "a")
     return str(folder)
+
+
+def write_vocabulary(folder: str | Path, *words: str) -> None:
+    tokenizer = {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}}}
+    (Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
 
 
 def write_policy(folder: Path, *, context: int = 256) -> str:
@@ -147,15 +153,8 @@ def test_the_head_sizes_are_those_of_the_installed_vllm():
     assert tuple(CPUAttentionBackend.get_supported_head_sizes()) == VLLM_CPU_HEAD_SIZES
 
 
-def write_vocabulary(folder, *words):
-    tokenizer = {"added_tokens": [], "model": {"type": "WordLevel", "vocab": {w: i for i, w in enumerate(words)}}}
-    (Path(folder) / "tokenizer.json").write_text(json.dumps(tokenizer))
-
-
 def test_a_critic_cannot_start_from_a_reward_model_with_another_tokenizer(config):
     write_vocabulary(config.model.path, "a", "b")
-    (message,) = world_problems(config)
-    assert "it holds none: copy the policy's" in message
     write_vocabulary(config.reward.path, "b", "a")
     (message,) = world_problems(config)
     assert "has another tokenizer than model.path" in message
@@ -165,6 +164,23 @@ def test_a_critic_cannot_start_from_a_reward_model_with_another_tokenizer(config
     config.algorithm.critic_init = "reward_model"
     write_vocabulary(config.reward.path, "a", "b")
     assert world_problems(config) == []
+
+
+@pytest.mark.parametrize("critic_init", ["reward_model", "policy"])
+def test_a_model_without_tokenizer_is_refused_under_its_own_setting_with_the_files_that_are_missing(
+    config, critic_init
+):
+    config.algorithm.critic_init = critic_init
+    (Path(config.reward.path) / "tokenizer.json").unlink()
+    (message,) = world_problems(config)
+    assert message.startswith("reward.path (reward.head=score): ")
+    (Path(config.model.path) / "tokenizer.json").unlink()
+    message, _ = world_problems(config)
+    assert message == (
+        f"model.path: {config.model.path} holds no tokenizer: tokenizer.json is not there, nor any of tokenizer.model, "
+        "spiece.model, vocab.json, merges.txt; copy tokenizer.json and tokenizer_config.json there from where the "
+        "model comes from"
+    )
 
 
 @pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])

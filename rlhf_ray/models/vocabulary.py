@@ -10,13 +10,16 @@ from typing import Any
 
 from rlhf_ray.errors import ModelError
 
+WHOLE_FILE = "tokenizer.json"
+OLDER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt")
+
 
 def num_token_ids(folder: Path) -> int | None:
     """The tokenizer's largest id + 1; None where its files do not tell (SentencePiece alone).
 
     Raises ModelError for files that are not JSON or not of a tokenizer.
     """
-    whole, words = folder / "tokenizer.json", folder / "vocab.json"
+    whole, words = folder / WHOLE_FILE, folder / "vocab.json"
     if whole.is_file():
         content = _read(whole)
         try:
@@ -35,16 +38,24 @@ def tokenizer_digest(folder: Path) -> str | None:
 
     What a tokenizer adds around texts (BOS, padding, truncation) does not count: it is never asked to.
     """
-    whole = folder / "tokenizer.json"
+    whole = folder / WHOLE_FILE
     if whole.is_file():
         content = _read(whole)
         added = sorted((token["id"], token["content"]) for token in content.get("added_tokens") or [])
         parts = [json.dumps([content.get(key) for key in ("normalizer", "pre_tokenizer", "model")], sort_keys=True)]
         data = [*parts, json.dumps(added)]
         return _digest(text.encode() for text in data)
-    files = [folder / name for name in ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt")]
-    present = [file for file in files if file.is_file()]
+    present = [folder / name for name in OLDER_FILES if (folder / name).is_file()]
     return _digest(file.read_bytes() for file in present) if present else None
+
+
+def require_tokenizer(folder: Path) -> None:
+    """Raises ModelError for a folder without a tokenizer's files."""
+    if tokenizer_digest(folder) is None:
+        raise ModelError(
+            f"{folder} holds no tokenizer: {WHOLE_FILE} is not there, nor any of {', '.join(OLDER_FILES)}; copy "
+            f"{WHOLE_FILE} and tokenizer_config.json there from where the model comes from"
+        )
 
 
 def has_chat_template(folder: Path) -> bool:

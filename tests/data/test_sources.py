@@ -1,5 +1,6 @@
 """The same rows come back from every format, with their numbers."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_a_data_set_is_read_by_its_path_and_split(data_set, split, rows):
     found = list(numbered_rows(Path(f"hf:{data_set}{split}")))
     assert [row.line for row in found] == list(range(1, len(rows) + 1))
     assert [row.value for row in found] == rows
+
+
+def test_a_data_set_of_the_hub_that_was_loaded_before_is_read_by_name_without_network(data_set, tmp_path):
+    """Under OWNER___NAME the package keeps what it downloaded, in the form that it gives local data, too."""
+    list(numbered_rows(Path(f"hf:{data_set}")))
+    (tmp_path / "cache" / "colours").rename(tmp_path / "cache" / "somebody___colours")
+    shutil.rmtree(data_set)
+    assert [row.value for row in numbered_rows(Path("hf:somebody/colours"))] == ROWS
+    assert [row.value for row in numbered_rows(Path("hf:somebody/colours:test"))] == ROWS[:3]
+    with pytest.raises(DataError, match=r"hf:somebody/shapes: cannot be loaded"):
+        list(numbered_rows(Path("hf:somebody/shapes")))
 
 
 def test_the_prompts_of_a_data_set_are_rows_like_any_others(data_set):

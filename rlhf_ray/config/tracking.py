@@ -24,7 +24,11 @@ class TrackingConfig:
         20.0, "how long a tracker may hang before training goes on without it", unit="s", above=0
     )
     num_samples: int = setting(16, "held-out prompts in the table of each evaluation", unit="prompts", low=0)
-    allow_changed: bool = setting(False, "go on with an artifact whose files are not what its artifact.json says")
+    allow_changed: bool = setting(
+        False,
+        "go on with an artifact whose files are not what its artifact.json says, and continue a run on other data "
+        "than it was started with",
+    )
     keep_rollouts: int = setting(100, "iterations whose rollout records are kept", unit="iterations", low=1)
 
 

@@ -25,6 +25,7 @@ from rlhf_ray.tracking.samples import write_samples
 from rlhf_ray.tracking.values import distributions, reduce_stats
 from rlhf_ray.types import Stats
 
+DATA_FILE = "data.json"
 RIDING = ("reward_model/val_accuracy", "reward_model/score_ceiling")  # recorded beside PPO's scores
 
 
@@ -96,7 +97,7 @@ class Context:
         """What the data are, also as data.json."""
         team = self.opened.team
         (found,) = team.runtime.gather([team.runtime.call(team.workers.data, DataWorker.specification)])
-        write_json_atomic(self.run_dir / "data.json", found)
+        write_json_atomic(self.run_dir / DATA_FILE, found)
         specification: Mapping[str, Any] = found
         return specification
 

@@ -20,6 +20,7 @@ from rlhf_ray.errors import DataError, Preempted
 from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.monitor import Monitor
+from rlhf_ray.pipeline.same_data import require_same_data
 from rlhf_ray.pipeline.stages import POLICY, REWARD_MODEL, SFT_POLICY, ppo_stage, reward_model_stage, sft_stage
 from rlhf_ray.pipeline.start import open_runtime, open_team
 from rlhf_ray.pipeline.tracker import Tracker
@@ -122,6 +123,7 @@ def run_stages(ctx: Context) -> dict[str, Path]:
         results["reward_model"] = given["reward_model"] = Path(config.reward.path)
     for note in ctx.notes():
         ctx.display.message(note)
+    require_same_data(ctx)
     if config.resume is None:
         fates = ctx.opened.rows.fates
         counts = {

@@ -10,15 +10,17 @@ from small_run import LOCAL, read_metrics, reproducible, small_config
 from rlhf_ray import pipeline
 from rlhf_ray.config.host import Host
 from rlhf_ray.config.load import Start, load
+from rlhf_ray.errors import ConfigError
+from rlhf_ray.pipeline.same_data import differences
 
 RESULTS = {"sft": "sft-policy", "reward_model": "reward-model", "ppo": "policy"}
 STAGES = tuple(RESULTS)
 
 
-def resume(run_dir: Path) -> None:
+def resume(run_dir: Path, *words: str) -> None:
     """What `resume=DIR` does, in this process."""
     start = Start(folder=run_dir, run_name="unused", job=None, host=Host(num_cpus=2, num_gpus=0, has_vllm=True))
-    config = load([f"resume={run_dir}", "tracking.progress=off"], start).config
+    config = load([f"resume={run_dir}", "tracking.progress=off", *words], start).config
     pipeline.run(config, command=("resume",))
 
 
@@ -88,6 +90,47 @@ def test_a_finished_run_does_nothing_again(finished_run, tmp_path):
     assert not list(run_dir.glob("*.set-aside-*"))
 
 
+@pytest.fixture(scope="module")
+def run_on_a_file(finished_run, tmp_path_factory) -> tuple[Path, Path]:
+    """A run of PPO that stopped after its second iteration, and the file of its prompts."""
+    folder = tmp_path_factory.mktemp("on_a_file")
+    prompts = mixed_rows(folder)
+    words = ("stages=[ppo]", f"model.path={finished_run / 'artifacts/sft-policy'}", f"data.prompts={prompts}")
+    words += (f"reward.path={finished_run / 'artifacts/reward-model'}", "data.on_bad_row=skip")
+    words += ("data.on_long_prompt=drop", "evaluation.num_prompts=3")
+    pipeline.run(small_config(folder / "straight", *LOCAL, *words), command=())
+    return folder / "straight", prompts
+
+
+def test_a_file_that_changed_since_is_refused_with_what_differs_unless_that_is_allowed(run_on_a_file, tmp_path):
+    straight, prompts = run_on_a_file
+    run_dir = as_killed(straight, tmp_path / "run", stage="ppo", step=2)
+    before = prompts.read_text()
+    lines = before.splitlines(keepends=True)
+    prompts.write_text("".join(lines[:30] + lines[31:]))
+    with pytest.raises(ConfigError) as refusal:
+        resume(run_dir)
+    assert f"resume={run_dir}: the rows are not those that the run was started with" in str(refusal.value)
+    assert "prompts: 36 rows of" in str(refusal.value)
+    assert "then, 35 rows of" in str(refusal.value)
+    assert "tracking.allow_changed=true" in str(refusal.value)
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "failed"
+    resume(run_dir, "tracking.allow_changed=true")
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "finished"
+    prompts.write_text(before)
+
+
+def test_what_differs_is_told_by_kind():
+    few, many = {"rows": 4, "mean": 2.5}, {"rows": 5, "mean": 2.4}
+    assert list(differences({"prompts": few, "demonstrations": few}, {"prompts": few, "preferences": many})) == [
+        "demonstrations: 4 rows of 2.50 tokens on average then, none now",
+        "preferences: none then, 5 rows of 2.40 tokens on average now",
+    ]
+    assert list(differences({"prompts": few}, {"prompts": few})) == [
+        "as many rows of the same lengths, with other token ids"
+    ]
+
+
 def mixed_rows(folder: Path) -> Path:
     """40 good prompts, 2 rows that are none, 3 prompts that are too long."""
     rows: list[object] = [{"prompt": f"The film number {i} was"} for i in range(40)]
@@ -104,17 +147,12 @@ def rows_in(checkpoint: Path) -> dict[str, int]:
     return rows
 
 
-def test_checkpoints_say_what_became_of_the_rows_before_and_after_a_resume(finished_run, tmp_path):
-    prompts = mixed_rows(tmp_path)
-    words = ("stages=[ppo]", f"model.path={finished_run / 'artifacts/sft-policy'}", f"data.prompts={prompts}")
-    words += (f"reward.path={finished_run / 'artifacts/reward-model'}", "data.on_bad_row=skip")
-    words += ("data.on_long_prompt=drop", "evaluation.num_prompts=3")
-    run_dir = tmp_path / "straight"
-    pipeline.run(small_config(run_dir, *LOCAL, *words), command=())
+def test_checkpoints_say_what_became_of_the_rows_before_and_after_a_resume(run_on_a_file, tmp_path):
+    straight, _ = run_on_a_file
     counted = {"kept": 40, "skipped": 2, "dropped": 3, "cut": 0}
-    (first,) = read_metrics(run_dir, "data")
+    (first,) = read_metrics(straight, "data")
     assert {name: first[f"data/rows_{name}"] for name in counted} == counted
-    killed = as_killed(run_dir, tmp_path / "killed", stage="ppo", step=2)
+    killed = as_killed(straight, tmp_path / "killed", stage="ppo", step=2)
     assert rows_in(killed / "checkpoints/ppo/step-000002") == counted
     resume(killed)
     assert rows_in(killed / "checkpoints/ppo/step-000003") == counted

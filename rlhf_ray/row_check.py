@@ -12,11 +12,13 @@ from tempfile import TemporaryDirectory
 
 from rlhf_ray.config.derived import is_tiny
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.data.files import DataFiles, files_of, layout_for, lengths_of
-from rlhf_ray.data.read import read_prompts
+from rlhf_ray.data.file_rows import FileRows
+from rlhf_ray.data.files import DataFiles, files_of, lengths_of
+from rlhf_ray.data.read import RowStream
 from rlhf_ray.data.refusals import refusals
 from rlhf_ray.data.render import require_ending
 from rlhf_ray.data.retokenize import Retokenizer
+from rlhf_ray.data.rows import PromptRow
 from rlhf_ray.data.tables import file_texts
 from rlhf_ray.data.tokenizer import load_tokenizer, train_tokenizer
 from rlhf_ray.errors import DataError
@@ -41,7 +43,8 @@ def row_problems(config: TrainConfig) -> list[str]:
         except DataError as error:
             return [f"model.path={folder}: {error}"]
         problems = list(refusals(files, tokenizer, model_dir=folder, lengths=lengths_of(config)))
-        return problems or list(_refused_by_reward_model(config, files, folder))
+        rows = FileRows(files, tokenizer, model_dir=folder).prompts()
+        return problems or list(_refused_by_reward_model(config, rows, folder))
 
 
 @contextmanager
@@ -59,13 +62,12 @@ def _tokenizer_folder(config: TrainConfig, files: DataFiles) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _refused_by_reward_model(config: TrainConfig, files: DataFiles, policy_folder: Path) -> Iterator[str]:
+def _refused_by_reward_model(config: TrainConfig, rows: RowStream[PromptRow], policy_folder: Path) -> Iterator[str]:
     """A reward model with another tokenizer reads every prompt, too."""
     reward = config.reward.path
     if reward is None or tokenizer_digest(Path(reward)) == tokenizer_digest(policy_folder):
         return
-    rows = read_prompts(files.prompts, layout=layout_for(files, policy_folder), on_bad_row=files.on_bad_row)
     try:
         Retokenizer(rows, load_tokenizer(Path(reward)))
     except DataError as error:
-        yield f"reward.path={reward} cannot read data.prompts={files.prompts}: {error}"
+        yield f"reward.path={reward} cannot read data.prompts={config.data.prompts}: {error}"

@@ -4,11 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from architectures import VOCABULARY, write_architecture, write_tokenizer
 
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.file_rows import FileRows
+from rlhf_ray.data.files import files_of, lengths_of
+from rlhf_ray.data.tables import file_tables
+from rlhf_ray.data.tokenizer import load_tokenizer
 from rlhf_ray.row_check import row_problems
 
 STRICT = "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system turns') }}{% endif %}"
@@ -110,6 +115,36 @@ def test_a_template_that_refuses_or_loses_a_turn_is_told_with_the_row(config, tm
     chat(config, tmp_path, template, SYSTEM, USER)
     (message,) = row_problems(config)
     assert message.startswith(f"data.prompts: {tmp_path / 'c.jsonl'}: {reason}")
+
+
+def test_rows_that_the_template_refuses_are_skipped_on_request_and_counted(config, tmp_path):
+    chat(config, tmp_path, STRICT + TURN + "{% endfor %}" + ASK, SYSTEM, USER)
+    (message,) = row_problems(config)
+    assert message.endswith("no system turns (on_bad_row=skip would leave it out)")
+    config.data.on_bad_row = "skip"
+    answer = {"role": "assistant", "content": "w8"}
+    config.data.demonstrations = write_rows(
+        tmp_path / "d.jsonl", {"messages": [SYSTEM, USER, answer]}, {"messages": [USER, answer]}, {"messages": []}
+    )
+    pair = {"chosen": [answer], "rejected": "w9"}
+    config.data.preferences = write_rows(
+        tmp_path / "q.jsonl", {"prompt": [USER], **pair}, {"prompt": [SYSTEM, USER], **pair}
+    )
+    assert row_problems(config) == []
+    folder = Path(config.model.path)
+    made = file_tables(files_of(config), load_tokenizer(folder), model_dir=folder, lengths=lengths_of(config))
+    assert [note for note in made.notes if "skipped" in note] == [
+        f"{tmp_path / 'c.jsonl'}: kept 1, skipped 1",
+        f"{tmp_path / 'd.jsonl'}: kept 1, skipped 2",
+        f"{tmp_path / 'q.jsonl'}: kept 1, skipped 1",
+    ]
+    assert (made.fates.kept, made.fates.skipped) == (3, 4)
+    rows = FileRows(files_of(config), load_tokenizer(folder), model_dir=folder).demonstrations()
+    assert [row.id for row in rows] == ["2"]
+    assert [(bad.line, bad.reason.partition(":")[0]) for bad in rows.report.skipped] == [
+        (1, "the chat template refuses a conversation with the roles system, user"),
+        (3, '"messages" is an empty list; accepted'),
+    ]
 
 
 def test_answers_whose_end_does_not_end_generation_are_refused(config, tmp_path):

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from rlhf_ray.actors.base_model import make_smollm2, make_tiny, open_tokenizer
 from rlhf_ray.actors.handout import IMITATED, Handout
@@ -19,19 +20,20 @@ from rlhf_ray.actors.judge import Judge
 from rlhf_ray.actors.worker import Worker, phase
 from rlhf_ray.algorithms.experience import ExperienceSettings, make_experience
 from rlhf_ray.data.completions import concat_completions
-from rlhf_ray.data.files import DataFiles, Lengths, layout_for
+from rlhf_ray.data.file_rows import FileRows
+from rlhf_ray.data.files import DataFiles, Lengths
 from rlhf_ray.data.imitation import imitated_texts, imitation_prompts, imitation_rows
-from rlhf_ray.data.order import original_order, sample_rows, split_rows
-from rlhf_ray.data.preference_groups import group_batch, take_groups
-from rlhf_ray.data.read import read_prompts
+from rlhf_ray.data.on_disk import on_disk
+from rlhf_ray.data.order import Rows, group_rows, original_order, split_rows
+from rlhf_ray.data.preference_groups import group_batch
 from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.retokenize import Retokenizer
 from rlhf_ray.data.reviews import build_corpus
+from rlhf_ray.data.row_sets import RowSet, RowSetSize, size_of, take_rows
 from rlhf_ray.data.rows import CorpusSizes, PromptRow
 from rlhf_ray.data.sentences import build_sentences
 from rlhf_ray.data.tables import (
     RowFates,
-    Split,
     Tables,
     corpus_tables,
     file_tables,
@@ -42,7 +44,7 @@ from rlhf_ray.errors import DataError
 from rlhf_ray.models.tiny import TinyLlama
 from rlhf_ray.reward.built_in import gold_scorer
 from rlhf_ray.tracking.evaluation import Judged
-from rlhf_ray.tracking.preference_stats import preference_stats, reference_stats
+from rlhf_ray.tracking.preference_stats import preference_stats
 from rlhf_ray.tracking.rollout_files import prune_rollouts
 from rlhf_ray.tracking.rollouts import write_rollouts
 from rlhf_ray.tracking.rouge import rouge_stats
@@ -56,13 +58,11 @@ from rlhf_ray.types import (
     Max,
     Mean,
     PolicyTargets,
-    PreferenceTargets,
     Ragged,
     Rewards,
     Rollouts,
     SampleRequest,
     Sequences,
-    SftTargets,
     Stats,
     TrainBatch,
     ValueOutputs,
@@ -71,20 +71,17 @@ from rlhf_ray.types import (
 )
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
     from transformers import PreTrainedTokenizerBase
-
-T = TypeVar("T", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowCounts:
-    """How many rows there are, which is all that the driver needs to plan."""
+    """What data there are, as the driver knows it."""
 
     prompts: int
     held_out_prompts: int
-    demonstrations: int
-    preference_groups: int
+    has_demonstrations: bool
+    has_preferences: bool
     fingerprint: str  # a digest over all rows
     fates: RowFates
 
@@ -111,6 +108,7 @@ class DataWorker(Worker):
         self._settings = settings
         self._gold = gold_scorer(settings.gold)
         self._tables: Tables | None = None
+        self._row_sets: dict[RowSet, TrainBatch[Any]] = {}
         self._tokenizer: PreTrainedTokenizerBase | None = None
         self._model_notes: tuple[str, ...] = ()
         self._prompt_rows: Iterable[PromptRow] = ()  # read anew where they are needed again
@@ -138,9 +136,7 @@ class DataWorker(Worker):
         """The user's own files; with `new_model`, first a tokenizer made from them and a random model in model_dir."""
         make_tiny(model_dir, new_model, file_texts(files), seed=self._settings.seed)
         tokenizer, self._model_notes = open_tokenizer(model_dir, chat=files.chat)
-        self._prompt_rows = read_prompts(
-            files.prompts, layout=layout_for(files, model_dir), on_bad_row=files.on_bad_row
-        )
+        self._prompt_rows = FileRows(files, tokenizer, model_dir=model_dir).prompts()
         tables = file_tables(files, tokenizer, model_dir=model_dir, lengths=self._settings.lengths)
         return self._take(tables, tokenizer)
 
@@ -159,13 +155,14 @@ class DataWorker(Worker):
         """What reading and encoding dropped, and what the model brings."""
         return (*self._model_notes, *self._opened().notes)
 
-    def demonstrations(self) -> tuple[TrainBatch[SftTargets[Ragged]], TrainBatch[SftTargets[Ragged]]]:
-        """Training and held-out demonstrations."""
-        return _both(self._opened().demonstrations, "demonstrations")
+    def row_set_size(self, name: RowSet) -> RowSetSize:
+        """How many rows there are under this name."""
+        return size_of(self._rows(name))
 
-    def preferences(self) -> tuple[TrainBatch[PreferenceTargets[Ragged]], TrainBatch[PreferenceTargets[Ragged]]]:
-        """Training and held-out preferences of the user's file."""
-        return _both(self._opened().preferences, "preferences")
+    @phase("rows")
+    def take_rows(self, name: RowSet, rows: Rows) -> TrainBatch[Any]:
+        """These rows alone."""
+        return take_rows(self._rows(name), rows)
 
     @phase("prompts")
     def requests(self, step: int, count: int, num_samples: int) -> list[SampleRequest]:
@@ -200,11 +197,6 @@ class DataWorker(Worker):
         sequences, tokenizer, rows = self._imitated(len(completions.texts))
         return rouge_stats(completions.texts, imitated_texts(sequences, tokenizer, rows=rows))
 
-    @phase("evaluate")
-    def score_stats(self, scores: Ragged) -> Stats:
-        """Scores of demonstrated answers."""
-        return reference_stats(scores.values.astype(np.float64))
-
     @phase("prompts")
     def probe_request(self, count: int) -> SampleRequest:
         """The first held-out prompts as one request."""
@@ -217,37 +209,26 @@ class DataWorker(Worker):
         requests = [item for item in requests_then_answers[:half] if isinstance(item, SampleRequest)]
         answers = [item for item in requests_then_answers[half:] if isinstance(item, Completions)]
         num_samples = sum(len(part.texts) for part in answers) // sum(len(part.prompts.ids) for part in requests)
-        parts = [sample_rows(request.positions, num_samples=num_samples) for request in requests]
+        parts = [group_rows(request.positions, group=num_samples) for request in requests]
         return concat_completions(answers, order=original_order(parts))
 
     @phase("score")
-    def label(
-        self, completions: Completions, num_samples: int, held_out_share: float
-    ) -> tuple[TrainBatch[PreferenceTargets[Ragged]], TrainBatch[PreferenceTargets[Ragged]]]:
-        """Groups of answers labelled by gold, split by prompt into training and held-out groups."""
+    def label(self, completions: Completions, num_samples: int, held_out_share: float) -> None:
+        """Groups of answers labelled by gold, split by prompt, become the preferences of this run."""
         assert self._gold is not None, "labels need a gold scorer"
-        batch = group_batch(
-            join(completions.prompts.tokens, completions.tokens),
-            self._gold.score(completions).scores,
-            group=num_samples,
-        )
+        sequences = join(completions.prompts.tokens, completions.tokens)
+        batch = group_batch(sequences, self._gold.score(completions).scores, group=num_samples)
         num_groups = len(completions.texts) // num_samples
-        train, held_out = split_rows(num_groups, share=held_out_share, seed=self._settings.seed)
-        return take_groups(batch, train), take_groups(batch, held_out)
-
-    def group_counts(self, batch: TrainBatch[PreferenceTargets[Ragged]]) -> tuple[int, int, int]:
-        """Number of groups, answers per group, and pairs that differ."""
-        return len(batch.row_counts) // batch.rows_per_group, batch.rows_per_group, int(batch.row_counts.sum())
+        parts = split_rows(num_groups, share=held_out_share, seed=self._settings.seed)
+        for name, groups in zip((RowSet.PREFERENCES, RowSet.HELD_OUT_PREFERENCES), parts, strict=True):
+            self._row_sets[name] = on_disk(take_rows(batch, group_rows(groups, group=num_samples)))
 
     @phase("evaluate")
-    def preference_stats(self, batch: TrainBatch[PreferenceTargets[Ragged]], scores: Ragged, clear_gap: float) -> Stats:
-        """How well these scores order the groups' answers."""
-        return preference_stats(
-            batch.targets.labels.values.astype(np.float64),
-            scores.values.astype(np.float64),
-            group=batch.rows_per_group,
-            clear_gap=clear_gap,
-        )
+    def preference_stats(self, scores: NDArray[np.float64], clear_gap: float) -> Stats:
+        """How well these scores order the answers of the held-out preferences."""
+        held_out = self._rows(RowSet.HELD_OUT_PREFERENCES)
+        labels = held_out.targets.labels.values.astype(np.float64)
+        return preference_stats(labels, scores, group=held_out.rows_per_group, clear_gap=clear_gap)
 
     @phase("estimate")
     def assemble(
@@ -323,23 +304,27 @@ class DataWorker(Worker):
 
     def _imitated(self, count: int) -> tuple[Sequences, PreTrainedTokenizerBase, list[int]]:
         assert self._tokenizer is not None, "open the data first"
-        sequences = self.demonstrations()[1].sequences
+        sequences = self._rows(RowSet.HELD_OUT_DEMONSTRATIONS).sequences
         limit = self._settings.lengths.max_prompt_tokens
         return sequences, self._tokenizer, imitation_rows(sequences, count=count, max_prompt_tokens=limit)
 
     def _take(self, tables: Tables, tokenizer: PreTrainedTokenizerBase) -> RowCounts:
         self._tables, self._tokenizer = tables, tokenizer
-        preferences = tables.preferences
+        self._row_sets = dict(tables.row_sets)
         return RowCounts(
-            prompts=len(tables.prompts.ids),
-            held_out_prompts=len(tables.held_out_prompts.ids),
-            fingerprint=tables.fingerprint(),
+            prompts=len(tables.prompts),
+            held_out_prompts=len(tables.held_out_prompts),
+            has_demonstrations=RowSet.DEMONSTRATIONS in tables.row_sets,
+            has_preferences=RowSet.PREFERENCES in tables.row_sets,
+            fingerprint=tables.fingerprint,
             fates=tables.fates,
-            demonstrations=0 if tables.demonstrations is None else len(tables.demonstrations.train.row_counts),
-            preference_groups=0
-            if preferences is None
-            else len(preferences.train.row_counts) // preferences.train.rows_per_group,
         )
+
+    def _rows(self, name: RowSet) -> TrainBatch[Any]:
+        found = self._row_sets.get(name)
+        if found is None:
+            raise DataError(f"this run has no {name}; set data.{name.removeprefix('held_out_')}")
+        return found
 
     def _opened(self) -> Tables:
         assert self._tables is not None, "open the data first"
@@ -354,9 +339,3 @@ class DataWorker(Worker):
             max_new_tokens=settings.lengths.max_new_tokens,
             num_parts=settings.num_parts,
         )
-
-
-def _both(split: Split[T] | None, name: str) -> tuple[TrainBatch[T], TrainBatch[T]]:
-    if split is None:
-        raise DataError(f"this run has no {name}; set data.{name}")
-    return split.train, split.held_out

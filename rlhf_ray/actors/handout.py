@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlhf_ray.data.order import Rows, sample_rows, split_by_load, stream_rows
-from rlhf_ray.data.tables import take_prompts
+from rlhf_ray.data.completions import take_prompts
+from rlhf_ray.data.order import Rows, group_rows, split_by_load, stream_rows
+from rlhf_ray.data.prompt_table import PromptTable
 from rlhf_ray.generation.seeds import derive_seeds
 from rlhf_ray.types import Prompts, SampleRequest
 
@@ -18,32 +19,32 @@ HELD_OUT, PROBED, COMPARED, IMITATED = -1, -2, -3, -4  # in place of a PPO step 
 class Handout:
     """The prompts of a run. What is handed out depends on the step and the seed alone."""
 
-    prompts: Prompts
-    held_out_prompts: Prompts
+    prompts: PromptTable
+    held_out_prompts: PromptTable
     seed: int
     max_new_tokens: int
     num_parts: int  # generators that share a batch
 
     def training(self, *, step: int, count: int, num_samples: int) -> list[SampleRequest]:
         """Training prompts of this step."""
-        rows = stream_rows(len(self.prompts.ids), seed=self.seed, start=step * count, count=count)
-        return self.split(take_prompts(self.prompts, rows), step=step, num_samples=num_samples)
+        rows = stream_rows(len(self.prompts), seed=self.seed, start=step * count, count=count)
+        return self.split(self.prompts.take(rows), step=step, num_samples=num_samples)
 
     def compared(self, *, count: int, num_samples: int) -> list[SampleRequest]:
         """Training prompts whose answers are compared, with seeds that PPO does not use."""
-        num_prompts = len(self.prompts.ids)
+        num_prompts = len(self.prompts)
         rows = stream_rows(num_prompts, seed=self.seed, start=0, count=min(count, num_prompts))
-        return self.split(take_prompts(self.prompts, rows), step=COMPARED, num_samples=num_samples)
+        return self.split(self.prompts.take(rows), step=COMPARED, num_samples=num_samples)
 
     def held_out(self, *, count: int, num_samples: int) -> list[SampleRequest]:
         """The first held-out prompts, always with the same sampling seeds: answers of two policies are paired."""
-        few = take_prompts(self.held_out_prompts, self._held_out_rows(count))
+        few = self.held_out_prompts.take(self._held_out_rows(count))
         return self.split(few, step=HELD_OUT, num_samples=num_samples)
 
     def probe(self, *, count: int) -> SampleRequest:
         """The first held-out prompts as one request, always with the same seeds."""
         rows = self._held_out_rows(count)
-        few = take_prompts(self.held_out_prompts, rows)
+        few = self.held_out_prompts.take(rows)
         seeds = derive_seeds(few.ids, seed=self.seed, step=PROBED, num_samples=1)
         return SampleRequest(prompts=few, seeds=seeds, positions=rows)
 
@@ -54,11 +55,11 @@ class Handout:
         return [
             SampleRequest(
                 prompts=take_prompts(prompts, rows),
-                seeds=seeds[sample_rows(rows, num_samples=num_samples)],
+                seeds=seeds[group_rows(rows, group=num_samples)],
                 positions=rows,
             )
             for rows in parts
         ]
 
     def _held_out_rows(self, count: int) -> Rows:
-        return np.arange(min(count, len(self.held_out_prompts.ids)), dtype=np.int64)
+        return np.arange(min(count, len(self.held_out_prompts)), dtype=np.int64)

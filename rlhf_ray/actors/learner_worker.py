@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from rlhf_ray.actors.worker import Worker, phase
@@ -120,13 +119,10 @@ class LearnerWorker(Worker):
         return self._opened().evaluate(batch, loss)
 
     @phase("normalize")
-    def normalize(self, batch: TrainBatch[Any], kind: str) -> tuple[float, float]:
-        """Shift the scores by their mean on these rows, and with "mean_std" scale them by their std; returns both."""
+    def normalize(self, mean: float, std: float) -> None:
+        """See ScalarModel."""
         assert isinstance(self._model, ScalarModel)
-        scores = self.scores(batch).values.astype(np.float64)
-        mean, std = float(scores.mean()), float(scores.std()) if kind == "mean_std" else 1.0
         self._model.normalize(mean=mean, std=std)
-        return mean, std
 
     @phase("sync")
     def manifest(self, version: int) -> WeightManifest:

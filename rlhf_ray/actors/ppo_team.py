@@ -11,11 +11,13 @@ from typing import Any
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
+from rlhf_ray.actors.handed_rows import HandedRows
 from rlhf_ray.actors.learner_worker import LearnerWorker
 from rlhf_ray.actors.runtime import Remote
 from rlhf_ray.actors.team import Team, learner_path
 from rlhf_ray.algorithms.experience import ExperienceSettings
 from rlhf_ray.algorithms.losses import SftLoss
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.learner.base import Update
 from rlhf_ray.types import (
     Completions,
@@ -177,11 +179,9 @@ class ActorPpoTeam:
 
     def _perplexity(self) -> Stats:
         """exp of the mean negative log-prob of held-out demonstrations' tokens."""
-        _, held_out = self._team.runtime.call_many(self._workers.data, DataWorker.demonstrations, num_results=2)
-        (stats,) = self._team.runtime.gather(
-            [self._call(self._workers.policy, LearnerWorker.evaluate, held_out, SftLoss())]
-        )
-        loss = stats["sft/loss"].value
+        held_out = HandedRows(self._team, RowSet.HELD_OUT_DEMONSTRATIONS)
+        parts = held_out.through(self._workers.policy, LearnerWorker.evaluate, SftLoss())
+        loss = merge_stats(parts)["sft/loss"].value
         return {"eval/perplexity": Last(None if loss is None else math.exp(min(loss, 700.0)))}
 
 

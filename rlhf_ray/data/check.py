@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlhf_ray.data.encode import LossOn, encode_demonstrations, encode_preferences, encode_prompts
+from rlhf_ray.data.file_rows import template_check
 from rlhf_ray.data.layout import Layout
 from rlhf_ray.data.order import split_rows
 from rlhf_ray.data.read import ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
@@ -120,13 +121,14 @@ def _likely_kind(path: Path, plan: Plan) -> Kind:
 
 
 def _open(path: Path, kind: Kind, plan: Plan) -> Rows:
+    check = template_check(plan.tokenizer)
     match kind:
         case "prompts":
-            return read_prompts(path, layout=plan.layout, on_bad_row="skip")
+            return read_prompts(path, layout=plan.layout, on_bad_row="skip").that_pass(check)
         case "demonstrations":
-            return read_demonstrations(path, layout=plan.layout, on_bad_row="skip")
+            return read_demonstrations(path, layout=plan.layout, on_bad_row="skip").that_pass(check)
         case _:
-            return read_preferences(path, layout=plan.layout, on_bad_row="skip")
+            return read_preferences(path, layout=plan.layout, on_bad_row="skip").that_pass(check)
 
 
 def _texts(row: AnyRow, plan: Plan) -> Iterator[tuple[int, Example]]:

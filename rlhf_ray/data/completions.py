@@ -19,6 +19,15 @@ def concat_prompts(parts: Sequence[Prompts]) -> Prompts:
     )
 
 
+def take_prompts(prompts: Prompts, rows: Rows) -> Prompts:
+    """The named prompts, in the order given."""
+    return Prompts(
+        ids=tuple(prompts.ids[i] for i in rows),
+        texts=tuple(prompts.texts[i] for i in rows),
+        tokens=prompts.tokens.take(rows),
+    )
+
+
 def concat_completions(parts: Sequence[Completions], *, order: Rows) -> Completions:
     """The rows of all parts laid together, then put in this order."""
     whole = Completions(
@@ -34,13 +43,8 @@ def concat_completions(parts: Sequence[Completions], *, order: Rows) -> Completi
 
 def take_completions(completions: Completions, rows: Rows) -> Completions:
     """The named rows, in the order given."""
-    prompts = completions.prompts
     return Completions(
-        prompts=Prompts(
-            ids=tuple(prompts.ids[i] for i in rows),
-            texts=tuple(prompts.texts[i] for i in rows),
-            tokens=prompts.tokens.take(rows),
-        ),
+        prompts=take_prompts(completions.prompts, rows),
         tokens=completions.tokens.take(rows),
         texts=tuple(completions.texts[i] for i in rows),
         logprobs=completions.logprobs.take(rows),

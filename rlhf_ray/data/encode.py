@@ -29,24 +29,24 @@ TokenRow = Sequence[int] | NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthReport:
-    """What became of rows that were too long, by row id."""
+    """What became of rows, some of which were too long."""
 
     kept: int
-    dropped: tuple[str, ...]
-    truncated: tuple[str, ...]
+    dropped: int
+    cut: int  # these are kept
 
     @property
     def summary(self) -> str:
         """One line for the log."""
-        return f"kept {self.kept}, dropped {len(self.dropped)}, cut {len(self.truncated)} for their length"
+        return f"kept {self.kept}, dropped {self.dropped}, cut {self.cut} for their length"
 
 
 def merge_reports(reports: Sequence[LengthReport]) -> LengthReport:
     """One report over the pieces of a file."""
     return LengthReport(
         kept=sum(report.kept for report in reports),
-        dropped=tuple(row for report in reports for row in report.dropped),
-        truncated=tuple(row for report in reports for row in report.truncated),
+        dropped=sum(report.dropped for report in reports),
+        cut=sum(report.cut for report in reports),
     )
 
 
@@ -186,7 +186,7 @@ def _rendered(row: AnyRow, tokenizer: PreTrainedTokenizerBase, *, max_tokens: in
     try:
         return prompt_text(row.prompt, tokenizer, max_tokens=max_tokens)
     except DataError as error:
-        raise DataError(f"row {row.id}: {error}") from error
+        raise type(error)(f"row {row.id}: {error}") from error
 
 
 def _fit(
@@ -217,15 +217,12 @@ def _by_length(
     on_overlong: OnOverlong,
 ) -> tuple[list[int], LengthReport]:
     """Which rows stay, and the report; DataError under "error"."""
-    named = tuple(rows[i].id for i in overlong)
-    if named and on_overlong == "error":
-        raise DataError(
-            f"rows {_named(named)} are longer than {limit}; accepted: data.on_long_prompt=drop or truncate_left"
-        )
+    if overlong and on_overlong == "error":
+        named = _named([rows[i].id for i in overlong])
+        raise DataError(f"rows {named} are longer than {limit}; accepted: data.on_long_prompt=drop or truncate_left")
     gone = set(overlong) if on_overlong == "drop" else set()
     kept = [i for i in range(len(rows)) if i not in gone]
-    dropped, truncated = (named, ()) if on_overlong == "drop" else ((), named)
-    return kept, LengthReport(kept=len(kept), dropped=dropped, truncated=truncated)
+    return kept, LengthReport(kept=len(kept), dropped=len(gone), cut=len(overlong) - len(gone))
 
 
 def _named(ids: Sequence[str]) -> str:

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rlhf_ray.config.data import DataConfig
-from rlhf_ray.data.rows import Asked, Conversation, Message, Post
+from rlhf_ray.data.rows import Asked, Conversation, Message, Post, RowError
 from rlhf_ray.data.transcripts import is_transcript, split_transcript, transcript_messages
 
 Format = Literal["plain", "chat", "instruction", "tldr"]
 ROLES = ("system", "user", "assistant")
 POST_KEYS = ("subreddit", "title", "post")
 COMPLETION, SUMMARY = "completion", "summary"  # what others call the response
-
-
-class RowError(ValueError):
-    """Why a row cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,9 +53,9 @@ def split_by_load(prompt_lengths: NDArray[np.int64], *, max_new_tokens: int, num
     return [np.array(sorted(part), dtype=np.int64) for part in parts]
 
 
-def sample_rows(prompt_rows: Rows, *, num_samples: int) -> Rows:
-    """The rows of these prompts' answers, where the answers of one prompt stand side by side."""
-    return (prompt_rows[:, None] * num_samples + np.arange(num_samples)).reshape(-1)
+def group_rows(groups: Rows, *, group: int) -> Rows:
+    """The rows of these groups, of `group` neighbouring rows each, such as the answers to one prompt."""
+    return (groups[:, None] * group + np.arange(group)).reshape(-1)
 
 
 def original_order(parts: Sequence[Rows]) -> Rows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,22 +20,6 @@ def group_batch(
         targets=PreferenceTargets(labels=one_a_row(labels, dtype=np.float32)),
         row_counts=wins.reshape(-1).astype(np.float64),
         rows_per_group=group,
-    )
-
-
-def take_groups(
-    batch: TrainBatch[PreferenceTargets[Ragged]], groups: Sequence[int] | NDArray[np.int64]
-) -> TrainBatch[PreferenceTargets[Ragged]]:
-    """The named groups, in the order given."""
-    size = batch.rows_per_group
-    rows = (np.asarray(groups)[:, None] * size + np.arange(size)[None, :]).reshape(-1)
-    return TrainBatch(
-        sequences=Sequences(
-            tokens=batch.sequences.tokens.take(rows), prompt_lengths=batch.sequences.prompt_lengths[rows]
-        ),
-        targets=PreferenceTargets(labels=batch.targets.labels.take(rows)),
-        row_counts=batch.row_counts[rows],
-        rows_per_group=size,
     )
 
 

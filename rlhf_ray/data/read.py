@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from rlhf_ray.data.jsonl import BadRow
-from rlhf_ray.data.layout import Layout, RowError, parse_demonstration, parse_preference, parse_prompt
-from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
+from rlhf_ray.data.layout import Layout, parse_demonstration, parse_preference, parse_prompt
+from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow, RowError
 from rlhf_ray.data.sources import numbered_rows
 from rlhf_ray.errors import DataError
 
@@ -72,6 +72,16 @@ class RowStream(Generic[Row]):
                 bad.append(problem)
         self.report = ReadReport(path=self._path, kept=kept, num_skipped=num_bad, skipped=tuple(bad))
         self._refuse()
+
+    def that_pass(self, check: Callable[[Row], None]) -> RowStream[Row]:
+        """The same rows, where those that `check` refuses by a RowError are bad rows, too."""
+
+        def parse(row_id: str, value: object, layout: Layout) -> Row:
+            row = self._parse(row_id, value, layout)
+            check(row)
+            return row
+
+        return RowStream(self._path, parse, layout=self._layout, on_bad_row=self._on_bad_row)
 
     def count(self) -> int:
         """Number of usable rows."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rlhf_ray.data.encode import LengthReport, merge_reports
-from rlhf_ray.data.files import DataFiles, Lengths, layout_for
-from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.file_rows import FileRows
+from rlhf_ray.data.files import DataFiles, Lengths
+from rlhf_ray.data.read import RowStream
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.tables import PIECE_ROWS, Encoder, encode_piece, in_pairs, require_rows
 from rlhf_ray.errors import DataError
@@ -26,14 +27,12 @@ def refusals(
 ) -> Iterator[str]:
     """What is wrong with each file that cannot be trained on. Rows are read in one pass and forgotten."""
     encoder = Encoder(tokenizer, lengths=lengths)
-    layout = layout_for(files, model_dir)
-    prompts = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
-    yield from _refusal("prompts", prompts, encoder.prompts)
-    if files.demonstrations is not None:
-        demonstrations = read_demonstrations(files.demonstrations, layout=layout, on_bad_row=files.on_bad_row)
+    rows = FileRows(files, tokenizer, model_dir=model_dir)
+    demonstrations, groups = rows.demonstrations(), rows.preferences()
+    yield from _refusal("prompts", rows.prompts(), encoder.prompts)
+    if demonstrations is not None:
         yield from _refusal("demonstrations", demonstrations, encoder.demonstrations)
-    if files.preferences is not None:
-        groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
+    if groups is not None:
         try:
             encode = partial(encoder.preferences, as_pairs=in_pairs(groups))
         except DataError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
 
-from rlhf_ray.data.rows import Asked, Conversation, Message, Post
+from rlhf_ray.data.rows import Asked, Conversation, Message, Post, RowError
 from rlhf_ray.data.tldr import fitting_query
 from rlhf_ray.data.tokenizer import start_ids
 from rlhf_ray.errors import DataError
@@ -107,10 +107,10 @@ def render_conversation(conversation: Conversation, tokenizer: PreTrainedTokeniz
     try:
         text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
     except TemplateError as error:
-        raise DataError(f"the chat template refuses a conversation with {_roles(conversation)}: {error}") from error
+        raise RowError(f"the chat template refuses a conversation with {_roles(conversation)}: {error}") from error
     for message in conversation:
         if message.content.strip() not in text:
-            raise DataError(
+            raise RowError(
                 f"the chat template leaves out the {message.role} turn of a conversation with {_roles(conversation)}; "
                 "accepted: conversations without it, or a template that writes it"
             )

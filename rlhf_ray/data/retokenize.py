@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlhf_ray.data.completions import concat_prompts
 from rlhf_ray.data.encode import encode_prompts
+from rlhf_ray.data.prompt_table import PromptFile, RowIndex
 from rlhf_ray.data.render import answer_ids, end_token, plain_ids
 from rlhf_ray.data.rows import PromptRow
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
@@ -31,18 +31,18 @@ class Retokenizer:
     def __init__(self, rows: Iterable[PromptRow], tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._end = end_token(tokenizer, chat=False)
-        pieces = []
+        file = PromptFile()
         stream = iter(rows)
         for piece in iter(lambda: list(islice(stream, PIECE_ROWS)), []):
             self._end = end_token(tokenizer, chat=isinstance(piece[0].prompt, tuple))
-            pieces.append(encode_prompts(piece, tokenizer, max_prompt_tokens=NO_LIMIT, on_overlong="error")[0])
-        self._prompts = concat_prompts(pieces)
-        self._row_of = {row_id: row for row, row_id in enumerate(self._prompts.ids)}
+            file.append(encode_prompts(piece, tokenizer, max_prompt_tokens=NO_LIMIT, on_overlong="error")[0])
+        self._prompts = file.table()
+        self._index = RowIndex(self._prompts.ids)
 
     def __call__(self, completions: Completions) -> Completions:
         """Prompts and answers re-encoded; texts, ids, order and finish reasons stay. Log-probs have no meaning: 0."""
         prompts = completions.prompts
-        rows = [self._row_of[row_id] for row_id in prompts.ids]
+        rows = [self._index.row(row_id) for row_id in prompts.ids]
         finished = answer_ids(completions.texts, self._tokenizer, end=self._end)
         plain = plain_ids(completions.texts, self._tokenizer)
         answers = [

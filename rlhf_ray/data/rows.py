@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlhf_ray.errors import DataError
+
+
+class RowError(DataError):
+    """Why a row cannot be used."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from rlhf_ray.data.completions import concat_prompts
 from rlhf_ray.data.encode import (
     LengthReport,
     encode_demonstrations,
@@ -19,12 +17,16 @@ from rlhf_ray.data.encode import (
     encode_prompts,
     merge_reports,
 )
-from rlhf_ray.data.files import DataFiles, Lengths, layout_for
+from rlhf_ray.data.file_rows import FileRows
+from rlhf_ray.data.files import DataFiles, Lengths
+from rlhf_ray.data.fingerprint import fingerprint
 from rlhf_ray.data.on_disk import BatchFile
-from rlhf_ray.data.order import Rows, split_rows
-from rlhf_ray.data.read import ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.order import split_rows
+from rlhf_ray.data.prompt_table import PromptFile, PromptTable, prompt_table
+from rlhf_ray.data.read import ReadReport, RowStream, read_demonstrations, read_prompts
 from rlhf_ray.data.render import shown_prompt
-from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow
+from rlhf_ray.data.row_sets import RowSet
+from rlhf_ray.data.rows import Corpus, DemonstrationRow, PreferenceRow, PromptRow, RowError
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, SftTargets, TrainBatch
 
@@ -39,14 +41,6 @@ PIECE_ROWS = 2048  # rows whose texts are in memory at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split(Generic[T]):
-    """Training rows and the rows kept from training."""
-
-    train: TrainBatch[T]
-    held_out: TrainBatch[T]
-
-
-@dataclass(frozen=True, kw_only=True)
 class RowFates:
     """What became of the rows of all files together; a row may be counted as kept and cut."""
 
@@ -58,31 +52,18 @@ class RowFates:
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """What a run trains and evaluates on; None where there is no such data."""
+    """What a run trains and evaluates on."""
 
-    prompts: Prompts
-    held_out_prompts: Prompts
-    demonstrations: Split[SftTargets[Ragged]] | None
-    preferences: Split[PreferenceTargets[Ragged]] | None
+    prompts: PromptTable
+    held_out_prompts: PromptTable
+    row_sets: Mapping[RowSet, TrainBatch[Any]]  # those there are, in the order of RowSet
     notes: tuple[str, ...]  # what reading and encoding dropped, one line a file
     fates: RowFates
 
+    @cached_property
     def fingerprint(self) -> str:
-        """A digest over all token rows and prompt ids, in order."""
-        digest = hashlib.blake2b(digest_size=16)
-        for prompts in (self.prompts, self.held_out_prompts):
-            digest.update("\n".join(prompts.ids).encode())
-        rows = [self.prompts.tokens, self.held_out_prompts.tokens]
-        rows += [
-            batch.sequences.tokens
-            for split in (self.demonstrations, self.preferences)
-            if split is not None
-            for batch in (split.train, split.held_out)
-        ]
-        for tokens in rows:
-            digest.update(tokens.values.tobytes())
-            digest.update(tokens.offsets.tobytes())
-        return digest.hexdigest()
+        """See fingerprint.py."""
+        return fingerprint((self.prompts, self.held_out_prompts), tuple(self.row_sets.values()))
 
 
 def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths: Lengths) -> Tables:
@@ -90,15 +71,13 @@ def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths
     encoder = Encoder(tokenizer, lengths=lengths)
     prompts, train_report = encoder.prompts(corpus.prompts)
     held_out, held_report = encoder.prompts(corpus.held_out_prompts)
-    demonstrations = Split(
-        train=encoder.demonstrations(corpus.demonstrations)[0],
-        held_out=encoder.demonstrations(corpus.held_out_demonstrations)[0],
-    )
     return Tables(
-        prompts=prompts,
-        held_out_prompts=held_out,
-        demonstrations=demonstrations,
-        preferences=None,
+        prompts=prompt_table([prompts]),
+        held_out_prompts=prompt_table([held_out]),
+        row_sets={
+            RowSet.DEMONSTRATIONS: encoder.demonstrations(corpus.demonstrations)[0],
+            RowSet.HELD_OUT_DEMONSTRATIONS: encoder.demonstrations(corpus.held_out_demonstrations)[0],
+        },
         notes=(f"prompts: {train_report.summary}", f"held-out prompts: {held_report.summary}"),
         fates=_fates([], [train_report, held_report]),
     )
@@ -107,27 +86,26 @@ def corpus_tables(corpus: Corpus, tokenizer: PreTrainedTokenizerBase, *, lengths
 def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_dir: Path, lengths: Lengths) -> Tables:
     """Read, split off the held-out rows, encode, a few rows at a time. DataError names file, line and reason."""
     encoder = Encoder(tokenizer, lengths=lengths)
-    layout = layout_for(files, model_dir)
-    asked = read_prompts(files.prompts, layout=layout, on_bad_row=files.on_bad_row)
-    prompts, held_out, lengths_report = _split_prompts(asked, encoder, files)
-    read, reports = [asked.report], [lengths_report]
-    demonstrations = preferences = None
-    if files.demonstrations is not None:
-        demos = read_demonstrations(files.demonstrations, layout=layout, on_bad_row=files.on_bad_row)
-        demonstrations, lengths_report = _split_batches(demos, encoder.demonstrations, files)
+    rows = FileRows(files, tokenizer, model_dir=model_dir)
+    asked, demos, groups = rows.prompts(), rows.demonstrations(), rows.preferences()
+    prompts, held_out, report = _split_prompts(asked, encoder, files)
+    read, reports = [asked.report], [report]
+    row_sets: dict[RowSet, TrainBatch[Any]] = {}
+    if demos is not None:
+        train_demos, held_out_demos, report = _split_batches(demos, encoder.demonstrations, files)
+        row_sets |= {RowSet.DEMONSTRATIONS: train_demos, RowSet.HELD_OUT_DEMONSTRATIONS: held_out_demos}
         read.append(demos.report)
-        reports.append(lengths_report)
-    if files.preferences is not None:
-        groups = read_preferences(files.preferences, layout=layout, on_bad_row=files.on_bad_row)
+        reports.append(report)
+    if groups is not None:
         encode = partial(encoder.preferences, as_pairs=in_pairs(groups))
-        preferences, lengths_report = _split_batches(groups, encode, files)
+        train_groups, held_out_groups, report = _split_batches(groups, encode, files)
+        row_sets |= {RowSet.PREFERENCES: train_groups, RowSet.HELD_OUT_PREFERENCES: held_out_groups}
         read.append(groups.report)
-        reports.append(lengths_report)
+        reports.append(report)
     return Tables(
         prompts=prompts,
         held_out_prompts=held_out,
-        demonstrations=demonstrations,
-        preferences=preferences,
+        row_sets=row_sets,
         notes=tuple(
             note
             for rows, report in zip(read, reports, strict=True)
@@ -197,6 +175,8 @@ def encode_piece(
     """Some of the rows, encoded; errors name the file."""
     try:
         return encode(piece)
+    except RowError as error:
+        raise DataError(f"{rows.report.path}: {error} (on_bad_row=skip would leave it out)") from error
     except DataError as error:
         raise DataError(f"{rows.report.path}: {error}") from error
 
@@ -210,59 +190,59 @@ def require_rows(rows: RowStream[Row], report: LengthReport) -> LengthReport:
     return report
 
 
-def take_prompts(prompts: Prompts, rows: Sequence[int] | Rows) -> Prompts:
-    """The named prompts, in the order given."""
-    return Prompts(
-        ids=tuple(prompts.ids[i] for i in rows),
-        texts=tuple(prompts.texts[i] for i in rows),
-        tokens=prompts.tokens.take(rows),
-    )
-
-
 def split_stream(rows: RowStream[Row], *, share: float, seed: int) -> Iterator[tuple[bool, list[Row]]]:
     """All rows in pieces, (held out?, rows); the same rows are held out by the same share and seed."""
     is_held_out = np.zeros(rows.count(), dtype=bool)
     is_held_out[split_rows(len(is_held_out), share=share, seed=seed)[1]] = True
     waiting: dict[bool, list[Row]] = {False: [], True: []}
+    begun: set[bool] = set()
     for row, held_out in zip(rows, is_held_out.tolist(), strict=True):
         waiting[held_out].append(row)
         if len(waiting[held_out]) == PIECE_ROWS:
             yield held_out, waiting[held_out]
+            begun.add(held_out)
             waiting[held_out] = []
     for held_out, rest in waiting.items():
-        yield held_out, rest
+        if rest or held_out not in begun:  # each part has a piece, if an empty one
+            yield held_out, rest
 
 
 def _split_prompts(
     rows: RowStream[PromptRow], encoder: Encoder, files: DataFiles
-) -> tuple[Prompts, Prompts, LengthReport]:
-    parts: dict[bool, list[Prompts]] = {False: [], True: []}
-    reports = []
-    for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        prompts, report = encode_piece(rows, encoder.prompts, piece)
-        parts[held_out].append(prompts)
-        reports.append(report)
-    report = require_rows(rows, merge_reports(reports))
-    return concat_prompts(parts[False]), concat_prompts(parts[True]), report
+) -> tuple[PromptTable, PromptTable, LengthReport]:
+    parts = {False: PromptFile(), True: PromptFile()}
+    report = _encode_all(rows, encoder.prompts, files, append=lambda held_out, piece: parts[held_out].append(piece))
+    return parts[False].table(), parts[True].table(), report
 
 
 def _split_batches(
     rows: RowStream[Row], encode: Callable[[list[Row]], tuple[TrainBatch[T], LengthReport]], files: DataFiles
-) -> tuple[Split[T], LengthReport]:
+) -> tuple[TrainBatch[T], TrainBatch[T], LengthReport]:
     parts: dict[bool, BatchFile[T]] = {False: BatchFile(), True: BatchFile()}
+    report = _encode_all(rows, encode, files, append=lambda held_out, piece: parts[held_out].append(piece))
+    return parts[False].batch(), parts[True].batch(), report
+
+
+def _encode_all(
+    rows: RowStream[Row],
+    encode: Callable[[list[Row]], tuple[Encoded, LengthReport]],
+    files: DataFiles,
+    *,
+    append: Callable[[bool, Encoded], None],
+) -> LengthReport:
+    """Every piece of the file goes to its part."""
     reports = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        batch, report = encode_piece(rows, encode, piece)
-        parts[held_out].append(batch)
+        encoded, report = encode_piece(rows, encode, piece)
+        append(held_out, encoded)
         reports.append(report)
-    report = require_rows(rows, merge_reports(reports))
-    return Split(train=parts[False].batch(), held_out=parts[True].batch()), report
+    return require_rows(rows, merge_reports(reports))
 
 
 def _fates(read: Sequence[ReadReport], reports: Sequence[LengthReport]) -> RowFates:
     return RowFates(
         kept=sum(report.kept for report in reports),
         skipped=sum(report.num_skipped for report in read),
-        dropped=sum(len(report.dropped) for report in reports),
-        cut=sum(len(report.truncated) for report in reports),
+        dropped=sum(report.dropped for report in reports),
+        cut=sum(report.cut for report in reports),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlhf_ray.algorithms.schedules import ScheduleKind, learning_rate
-from rlhf_ray.data.order import epoch_order, stream_rows
+from rlhf_ray.data.order import epoch_order, group_rows, stream_rows
 from rlhf_ray.types import Minibatch
 
 
@@ -48,10 +48,12 @@ def stream_plan(
 ) -> list[Minibatch]:
     """Steps of an endless seeded stream over groups of `group` neighbouring rows; epochs follow on each other."""
     num_groups = num_rows // group
-    plan = []
-    for step in steps:
-        groups = stream_rows(num_groups, seed=seed, start=step * batch_size, count=batch_size)
-        rows = (groups[:, None] * group + np.arange(group)[None, :]).ravel()
-        epoch = step * batch_size // num_groups
-        plan.append(Minibatch(rows=rows, learning_rate=schedule.at(step + 1), epoch=epoch))
-    return plan
+    stream = stream_rows(num_groups, seed=seed, start=steps.start * batch_size, count=len(steps) * batch_size)
+    return [
+        Minibatch(
+            rows=group_rows(groups, group=group),
+            learning_rate=schedule.at(step + 1),
+            epoch=step * batch_size // num_groups,
+        )
+        for step, groups in zip(steps, stream.reshape(-1, batch_size), strict=True)
+    ]

@@ -6,20 +6,20 @@ Whatever a method returns without Ref is small: numbers about a batch, never the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from rlhf_ray.learner.base import Loss, Update
-from rlhf_ray.types import Completions, ExperienceRefs, Ref, Rollouts, Stats, TrainBatch
+from rlhf_ray.types import Completions, ExperienceRefs, Ref, Rollouts, Stats
 
 
 class Trainee(Protocol):
-    """One learner, as the supervised loops see it."""
+    """One learner with the rows it learns from, as the supervised loop sees it."""
 
-    def update(self, batch: Ref[TrainBatch[Any]], update: Update) -> Stats:
-        """Optimizer steps, as planned."""
+    def update(self, update: Update) -> Stats:
+        """Optimizer steps, as planned, on training rows."""
 
-    def evaluate(self, batch: Ref[TrainBatch[Any]], loss: Loss) -> Stats:
-        """The loss without training."""
+    def evaluate(self, loss: Loss) -> Stats:
+        """Validation on all held-out rows; nothing is trained."""
 
     def save(self, folder: Path) -> None:
         """Write weights and optimizer state."""

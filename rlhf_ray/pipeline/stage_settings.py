@@ -12,6 +12,7 @@ from rlhf_ray.algorithms.schedules import ScheduleKind
 from rlhf_ray.algorithms.shaping import MissingEos, ScoreSlot
 from rlhf_ray.config.algorithm import AlgorithmConfig
 from rlhf_ray.config.schema import TrainConfig
+from rlhf_ray.data.row_sets import RowSetSize
 from rlhf_ray.learner.torch_learner import StepMetrics
 from rlhf_ray.loops.plan import Schedule
 from rlhf_ray.loops.ppo import PpoSettings
@@ -32,7 +33,7 @@ CRITIC_METRICS = StepMetrics(grad_norm="val/grad_norm", learning_rate="val/lr", 
 EARLY_STOP_FACTOR = 1.5  # of target_approx_kl
 
 
-def sft_settings(config: TrainConfig, *, num_rows: int) -> SupervisedSettings:
+def sft_settings(config: TrainConfig, size: RowSetSize) -> SupervisedSettings:
     """Supervised fine-tuning."""
     sft = config.sft
     schedule = Schedule(
@@ -43,20 +44,21 @@ def sft_settings(config: TrainConfig, *, num_rows: int) -> SupervisedSettings:
     )
     return SupervisedSettings(
         seed=config.seed,
-        num_rows=num_rows,
+        num_rows=size.num_rows,
         num_steps=sft.num_steps,
         batch_size=sft.batch_size,
-        group=1,
+        group=size.group,
         schedule=schedule,
         loss=SftLoss(),
         log_every=sft.log_every,
+        steps_at_once=max(1, size.max_groups // sft.batch_size),
     )
 
 
-def reward_model_settings(config: TrainConfig, *, num_groups: int, group: int) -> SupervisedSettings:
+def reward_model_settings(config: TrainConfig, size: RowSetSize) -> SupervisedSettings:
     """Reward-model training: whole passes over the groups."""
     stage = config.reward_model
-    num_steps = max(1, num_groups * stage.epochs // stage.batch_size)
+    num_steps = max(1, size.num_groups * stage.epochs // stage.batch_size)
     schedule = Schedule(
         kind=ScheduleKind(stage.schedule),
         base=config.learning_rate if stage.learning_rate is None else stage.learning_rate,
@@ -65,13 +67,14 @@ def reward_model_settings(config: TrainConfig, *, num_groups: int, group: int) -
     )
     return SupervisedSettings(
         seed=config.seed,
-        num_rows=num_groups * group,
+        num_rows=size.num_rows,
         num_steps=num_steps,
         batch_size=stage.batch_size,
-        group=group,
+        group=size.group,
         schedule=schedule,
-        loss=BradleyTerryLoss(group_size=group),
+        loss=BradleyTerryLoss(group_size=size.group),
         log_every=stage.log_every,
+        steps_at_once=max(1, size.max_groups // stage.batch_size),
     )
 
 

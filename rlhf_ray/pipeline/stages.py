@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.frozen_workers import ReferenceWorker, RewardWorker
+from rlhf_ray.actors.handed_rows import HandedRows
 from rlhf_ray.actors.learner_worker import LearnerWorker, ScalarStart
 from rlhf_ray.actors.ppo_team import ActorPpoTeam
 from rlhf_ray.actors.team import learner_path
 from rlhf_ray.actors.trainees import RewardModelTrainee, SftTrainee
 from rlhf_ray.checkpoint.store import Checkpoint
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.errors import ConfigError
 from rlhf_ray.loops.checkpoints import Checkpoints
 from rlhf_ray.loops.ppo import PpoHooks, PpoState, train_ppo
@@ -23,11 +23,12 @@ from rlhf_ray.pipeline import stage_settings
 from rlhf_ray.pipeline.artifacts import Result, earlier_result, export, made_from
 from rlhf_ray.pipeline.candidates import RewardModelCandidates, last_step
 from rlhf_ray.pipeline.context import Context
+from rlhf_ray.pipeline.preference_rows import normalize, preferences
 from rlhf_ray.pipeline.reward_text import open_reward_text
 from rlhf_ray.pipeline.supervised_records import reference_scores, reward_model_facts, sft_validation, with_rouge
 from rlhf_ray.tracking.artifacts import ArtifactId
 from rlhf_ray.tracking.values import reduce_stats
-from rlhf_ray.types import Last, Ref, Stats, Sum
+from rlhf_ray.types import Stats, Sum
 
 SFT_POLICY, REWARD_MODEL, POLICY = "sft-policy", "reward-model", "policy"
 HEADLINE = ("eval/gold_score", "eval/win_rate", "eval/kl")
@@ -42,11 +43,11 @@ def sft_stage(ctx: Context) -> Path:
     team, workers = ctx.opened.team, ctx.opened.team.workers
     runtime = team.runtime
     runtime.at("sft")
-    train, held_out = runtime.call_many(workers.data, DataWorker.demonstrations, num_results=2)
+    train, held_out = HandedRows(team, RowSet.DEMONSTRATIONS), HandedRows(team, RowSet.HELD_OUT_DEMONSTRATIONS)
     runtime.gather(
         [runtime.call(workers.policy, LearnerWorker.open_policy, ctx.opened.base_model, stage_settings.SFT_METRICS)]
     )
-    sft = stage_settings.sft_settings(ctx.config, num_rows=ctx.opened.rows.demonstrations)
+    sft = stage_settings.sft_settings(ctx.config, train.size)
     checkpoints = ctx.checkpoints("sft", every=ctx.config.checkpoint.sft_every, parts=("policy",))
     start = resume_supervised(ctx, "sft", checkpoints, role="policy")
     ctx.display.stage("sft", total=sft.num_steps, done=start)
@@ -56,8 +57,8 @@ def sft_stage(ctx: Context) -> Path:
         finish=dict,
         checkpoints=checkpoints,
     )
-    trainee = SftTrainee(team, workers.policy)
-    last = train_supervised(trainee, sft, train=train, held_out=held_out, start=start, hooks=hooks)
+    trainee = SftTrainee(team, workers.policy, train=train, held_out=held_out)
+    last = train_supervised(trainee, sft, start=start, hooks=hooks)
     result = Result(
         stage="sft",
         identity=ArtifactId(kind="policy", name=SFT_POLICY, version=sft.num_steps),
@@ -74,7 +75,7 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
     done = earlier_result(ctx, "reward_model", REWARD_MODEL, given)
     if done is not None:
         return done
-    team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
+    team, workers = ctx.opened.team, ctx.opened.team.workers
     runtime = team.runtime
     runtime.at("reward_model")
     opening = runtime.call(
@@ -85,14 +86,14 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
         stage_settings.REWARD_MODEL_METRICS,
     )
     train, held_out = preferences(ctx, policy)
-    num_groups, group, num_pairs = runtime.gather(
-        [opening, runtime.call(workers.data, DataWorker.group_counts, train)]
-    )[1]
-    loop = stage_settings.reward_model_settings(ctx.config, num_groups=num_groups, group=group)
+    runtime.gather([opening])
+    loop = stage_settings.reward_model_settings(ctx.config, train.size)
     checkpoints = ctx.checkpoints("reward_model", every=ctx.config.checkpoint.reward_model_every, parts=("critic",))
     start = resume_supervised(ctx, "reward_model", checkpoints, role="critic")
     ctx.display.stage("reward_model", total=loop.num_steps, done=start)
-    trainee = RewardModelTrainee(team, workers.critic, clear_gap=stage.clear_gap)
+    trainee = RewardModelTrainee(
+        team, workers.critic, train=train, held_out=held_out, clear_gap=ctx.config.reward_model.clear_gap
+    )
     candidates = RewardModelCandidates(
         ctx.run_dir / "checkpoints" / "reward_model_best",
         rows=[row for row in ctx.records.rows() if row["stage"] == "reward_model"],
@@ -106,9 +107,9 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
             candidates.consider(step, stats)
 
     def choose_and_normalize() -> Stats:
-        validated = trainee.evaluate(held_out, loop.loss)
+        validated = trainee.evaluate(loop.loss)
         candidates.decide(loop.num_steps, validated, load=lambda folder: load(ctx, folder, roles=("critic",)))
-        return normalize(ctx, train) | reference_scores(ctx) | {"reward_model/num_pairs": Sum(num_pairs)}
+        return normalize(ctx, train) | reference_scores(ctx) | {"reward_model/num_pairs": Sum(int(train.size.divisor))}
 
     hooks = SupervisedHooks(
         record=record_and_consider,
@@ -116,7 +117,7 @@ def reward_model_stage(ctx: Context, policy: Path) -> Path:
         finish=choose_and_normalize,
         checkpoints=checkpoints,
     )
-    last = train_supervised(trainee, loop, train=train, held_out=held_out, start=start, hooks=hooks)
+    last = train_supervised(trainee, loop, start=start, hooks=hooks)
     decision = candidates.decision()
     result = Result(
         stage="reward_model",
@@ -143,7 +144,7 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
         team,
         stage_settings.ppo_team_settings(
             config,
-            has_demonstrations=ctx.opened.rows.demonstrations > 0,
+            has_demonstrations=ctx.opened.rows.has_demonstrations,
             retokenize=open_reward_text(ctx, reward),
         ),
     )
@@ -207,43 +208,6 @@ def require_prompts(ctx: Context) -> None:
             f"algorithm.batch_size={wanted}: there are {found} training prompts (data.held_out_share are held out); "
             f"accepted are more prompts or a batch of at most {found}"
         )
-
-
-def preferences(ctx: Context, policy: Path) -> list[Ref[Any]]:
-    """Training and held-out groups of answers: the user's, or the policy's own labelled by gold."""
-    team, workers, stage = ctx.opened.team, ctx.opened.team.workers, ctx.config.reward_model
-    runtime = team.runtime
-    if ctx.opened.rows.preference_groups:
-        return runtime.call_many(workers.data, DataWorker.preferences, num_results=2)
-    ctx.display.message(f"sampling {stage.samples_per_prompt} answers to each of {stage.num_prompts} prompts")
-    runtime.gather([runtime.call(workers.policy, LearnerWorker.open_policy, policy, stage_settings.POLICY_METRICS)])
-    team.sync(version=0)
-    requests = runtime.call_many(
-        workers.data,
-        DataWorker.preference_requests,
-        stage.num_prompts,
-        stage.samples_per_prompt,
-        num_results=len(workers.generators),
-    )
-    answers = team.answers(requests, num_samples=stage.samples_per_prompt, version=0)
-    return runtime.call_many(
-        workers.data,
-        DataWorker.label,
-        answers,
-        stage.samples_per_prompt,
-        stage.held_out_share,
-        num_results=2,
-    )
-
-
-def normalize(ctx: Context, train: Ref[Any]) -> Stats:
-    """Fix the scale of the scores on the training answers."""
-    kind = ctx.config.reward_model.normalize
-    if kind == "none":
-        return {}
-    runtime, critic = ctx.opened.team.runtime, ctx.opened.team.workers.critic
-    mean, std = runtime.gather([runtime.call(critic, LearnerWorker.normalize, train, kind)])[0]
-    return {"reward_model/score_mean": Last(mean), "reward_model/score_std": Last(std)}
 
 
 def open_models(ctx: Context, *, policy: Path, reward: Path) -> None:

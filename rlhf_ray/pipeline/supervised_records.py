@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rlhf_ray.actors.data_worker import DataWorker
-from rlhf_ray.actors.learner_worker import LearnerWorker
+from rlhf_ray.actors.handed_rows import HandedRows
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.loops.supervised import SupervisedSettings
 from rlhf_ray.pipeline.context import RIDING, Context
 from rlhf_ray.tracking.artifacts import CARD, read_artifact
+from rlhf_ray.tracking.preference_stats import reference_stats
 from rlhf_ray.types import Last, Stats
 
 Record = Callable[[int, Stats], None]
@@ -53,13 +55,10 @@ def rouge(ctx: Context) -> Stats:
 
 def reference_scores(ctx: Context) -> Stats:
     """What the reward model thinks of held-out demonstrations, where there are some."""
-    if not ctx.opened.rows.demonstrations:
+    if not ctx.opened.rows.has_demonstrations:
         return {}
-    runtime, workers = ctx.opened.team.runtime, ctx.opened.team.workers
-    _, held_out = runtime.call_many(workers.data, DataWorker.demonstrations, num_results=2)
-    scores = runtime.call(workers.critic, LearnerWorker.scores, held_out)
-    stats: Stats = runtime.gather([runtime.call(workers.data, DataWorker.score_stats, scores)])[0]
-    return stats
+    team = ctx.opened.team
+    return reference_stats(HandedRows(team, RowSet.HELD_OUT_DEMONSTRATIONS).scores(team.workers.critic))
 
 
 def reward_model_facts(folder: Path) -> Stats:

@@ -27,12 +27,9 @@ def length_figures(lengths: NDArray[np.int64]) -> dict[str, float]:
 def data_specification(tables: Tables) -> dict[str, Any]:
     """Row counts and lengths of every kind of data there is."""
     lengths = {"prompts": tables.prompts.tokens.lengths, "held_out_prompts": tables.held_out_prompts.tokens.lengths}
-    for name, split in (("demonstrations", tables.demonstrations), ("preferences", tables.preferences)):
-        if split is not None:
-            lengths[name] = split.train.sequences.tokens.lengths
-            lengths[f"held_out_{name}"] = split.held_out.sequences.tokens.lengths
+    lengths |= {name.value: batch.sequences.tokens.lengths for name, batch in tables.row_sets.items()}
     return {
-        "fingerprint": tables.fingerprint(),
+        "fingerprint": tables.fingerprint,
         "rows": asdict(tables.fates),
         "left_out": list(tables.notes),
         "tokens": {name: {"rows": len(found), **length_figures(found)} for name, found in lengths.items()},

@@ -9,12 +9,14 @@ from faulty_workers import SLEEP_S, FaultyGenerator
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.actors.generator_worker import GeneratorWorker
+from rlhf_ray.actors.handed_rows import HandedRows
 from rlhf_ray.actors.learner_worker import LearnerWorker
 from rlhf_ray.actors.placement import Resources
 from rlhf_ray.actors.ray_runtime import ClusterSettings, RayRuntime
 from rlhf_ray.actors.team import Team
 from rlhf_ray.actors.transport import ObjectStoreTransport
 from rlhf_ray.algorithms.losses import SftLoss
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.errors import StaleGeneratorError, SyncError, WorkerError
 from rlhf_ray.types import Minibatch
 
@@ -50,7 +52,7 @@ def misbehave(team: Team, fault: str) -> None:
 
 def take_one_step(team: Team, *, learning_rate: float) -> None:
     """A step on demonstrations, large enough to change what is most probable."""
-    train, _ = team.runtime.call_many(team.workers.data, DataWorker.demonstrations, num_results=2)
+    train = HandedRows(team, RowSet.DEMONSTRATIONS).take(np.arange(32))
     plan = [Minibatch(rows=np.arange(32), learning_rate=learning_rate, epoch=0)]
     team.runtime.gather([team.runtime.call(team.workers.policy, LearnerWorker.update, train, plan, SftLoss(), None)])
 

@@ -1,5 +1,6 @@
 """What `python -m rlhf_ray.data check` finds and says."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def test_bad_lines_are_counted_and_named(tmp_path):
     check = check_file(write(tmp_path / "p.jsonl", {"prompt": "a"}, {"prompt": 17}, []), plan(), kind="prompts")
     assert (check.report.kept, check.report.num_skipped) == (1, 2)
     assert [row.line for row in check.report.skipped] == [2, 3]
+
+
+def test_rows_that_the_models_template_refuses_are_bad_lines_too(tmp_path, chat_tokenizer):
+    strict = copy.deepcopy(chat_tokenizer)
+    strict.chat_template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+    strict.chat_template += chat_tokenizer.chat_template
+    user = {"role": "user", "content": "a"}
+    file = write(tmp_path / "p.jsonl", {"prompt": [{"role": "system", "content": "b"}, user]}, {"prompt": [user]})
+    check = check_file(file, plan(strict, format="chat"), kind="prompts")
+    assert (check.report.kept, check.report.num_skipped) == (1, 1)
+    assert (check.report.skipped[0].line, "no system turn" in check.report.skipped[0].reason) == (1, True)
 
 
 def test_rows_in_both_parts_are_named_by_their_lines(tmp_path):

@@ -39,20 +39,20 @@ def test_built_in_prompts_get_no_special_tokens(corpus, tokenizer):
     assert not set(prompts.tokens.values.tolist()) & {tokenizer.pad_token_id, tokenizer.eos_token_id}
 
 
-def test_drop_keeps_prompts_up_to_the_limit_and_reports_the_others(tokenizer):
+def test_drop_keeps_prompts_up_to_the_limit_and_counts_the_others(tokenizer):
     rows = prompts_of(*(" ".join(["The"] * n) for n in (15, 16, 17, 400)))
     prompts, report = encode_prompts(rows, tokenizer, max_prompt_tokens=16, on_overlong="drop")
     assert prompts.ids == ("1", "2")
     assert prompts.tokens.lengths.tolist() == [15, 16]
-    assert (report.kept, report.dropped, report.truncated) == (2, ("3", "4"), ())
+    assert (report.kept, report.dropped, report.cut) == (2, 2, 0)
 
 
-def test_truncation_keeps_the_bos_and_the_last_ids_and_flags_the_row(bos_tokenizer):
+def test_truncation_keeps_the_bos_and_the_last_ids_and_counts_the_row(bos_tokenizer):
     rows = prompts_of("a b", "a b c d e f")
     prompts, report = encode_prompts(rows, bos_tokenizer, max_prompt_tokens=4, on_overlong="truncate_left")
     assert as_lists(prompts.tokens) == [[1, 3, 4], [1, 6, 7, 8]]
     assert prompts.texts == ("a b", "d e f")
-    assert (report.kept, report.dropped, report.truncated) == (2, (), ("2",))
+    assert (report.kept, report.dropped, report.cut) == (2, 0, 1)
 
 
 def test_truncation_without_bos_keeps_the_last_ids(tokenizer):
@@ -106,7 +106,7 @@ def test_long_demonstrations_lose_the_left_of_the_prompt_never_the_response(bos_
     )
     assert as_lists(batch.sequences.tokens) == [[1, 6, 7, 8, 2]]
     assert batch.sequences.prompt_lengths.tolist() == [2]
-    assert report.truncated == ("1",)
+    assert (report.dropped, report.cut) == (0, 1)
 
 
 def test_a_response_that_leaves_its_prompt_no_room_is_refused(bos_tokenizer):
@@ -132,7 +132,7 @@ def test_a_pair_with_one_long_answer_is_dropped_whole(bos_tokenizer):
     ]
     batch, report = encode_preferences(rows, bos_tokenizer, max_tokens=5, on_overlong="drop", as_pairs=False)
     assert as_lists(batch.sequences.tokens) == [[1, 3, 4, 2], [1, 3, 5, 2]]
-    assert report.dropped == ("1",)
+    assert (report.kept, report.dropped) == (1, 1)
 
 
 def test_join_lays_sampled_answers_behind_their_prompts_and_adds_no_end_token():

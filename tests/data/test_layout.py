@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlhf_ray.config.data import DataConfig
-from rlhf_ray.data.layout import RowError, layout_of, parse_demonstration, parse_preference, parse_prompt
-from rlhf_ray.data.rows import Message, Post
+from rlhf_ray.data.layout import layout_of, parse_demonstration, parse_preference, parse_prompt
+from rlhf_ray.data.rows import Message, Post, RowError
 
 PLAIN = layout_of(DataConfig())
 CHAT, INSTRUCTION, TLDR = (replace(PLAIN, format=name) for name in ("chat", "instruction", "tldr"))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlhf_ray.data.order import epoch_order, original_order, sample_rows, split_by_load, stream_rows
+from rlhf_ray.data.order import epoch_order, group_rows, original_order, split_by_load, stream_rows
 
 
 @given(num_rows=st.integers(1, 200), seed=st.integers(0, 2**63), epoch=st.integers(0, 1000))
@@ -63,7 +63,7 @@ def test_results_of_the_parts_go_back_in_order(lengths, num_parts):
 
 
 def test_answers_of_a_prompt_stand_side_by_side():
-    assert sample_rows(np.array([2, 0]), num_samples=3).tolist() == [6, 7, 8, 0, 1, 2]
+    assert group_rows(np.array([2, 0]), group=3).tolist() == [6, 7, 8, 0, 1, 2]
 
 
 def test_no_parts_are_a_broken_call():

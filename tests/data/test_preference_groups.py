@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlhf_ray.data.preference_groups import group_batch, take_groups
+from rlhf_ray.data.preference_groups import group_batch
 from rlhf_ray.types import Ragged, Sequences
 
 
@@ -36,11 +36,3 @@ def test_the_divisor_is_the_number_of_unequal_pairs_of_each_prompt(group, scores
 def test_labels_that_are_equal_as_they_travel_make_no_pair():
     batch = group_batch(answers(2), np.array([0.5, 0.5 + 1e-12]), group=2)
     assert batch.row_counts.tolist() == [0, 0]
-
-
-def test_groups_are_taken_whole_in_the_order_named():
-    batch = take_groups(group_batch(answers(6), np.array([0.0, 1.0, 3.0, 2.0, 5.0, 4.0]), group=2), [2, 0])
-    assert batch.sequences.tokens.values.reshape(-1, 2)[:, 1].tolist() == [4, 5, 0, 1]
-    assert batch.targets.labels.values.tolist() == [5.0, 4.0, 0.0, 1.0]
-    assert batch.row_counts.tolist() == [1, 0, 0, 1]
-    assert batch.rows_per_group == 2

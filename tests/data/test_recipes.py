@@ -7,6 +7,7 @@ import pytest
 from rlhf_ray.config.data import DataConfig
 from rlhf_ray.data.files import DataFiles, Lengths
 from rlhf_ray.data.layout import layout_of
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.data.tables import file_tables
 
 POST = {"subreddit": "tifu", "title": "The film Anna chose", "post": "The hotel was superb.\nThe piano was old."}
@@ -45,10 +46,10 @@ def test_tldr_rows_end_with_the_question_and_summaries_with_the_end_token(tmp_pa
         "SUBREDDIT: r/tifu\n\nTITLE: The film Anna chose\n\nPOST: The hotel was superb.\nThe piano was old.\n\nTL;DR:"
     )
     assert tokenizer.decode(made.prompts.tokens.row(0)) == query
-    demonstration = made.demonstrations.train
+    demonstration = made.row_sets[RowSet.DEMONSTRATIONS]
     assert tokenizer.decode(demonstration.sequences.tokens.row(0)) == f"{query} It was superb.<eos>"
     assert demonstration.row_counts[0] == len(demonstration.sequences.tokens.row(0)) - 1
-    assert [tokenizer.decode(ids) for ids in made.preferences.train.sequences.tokens.rows()] == [
+    assert [tokenizer.decode(ids) for ids in made.row_sets[RowSet.PREFERENCES].sequences.tokens.rows()] == [
         f"{query} Superb hotel.<eos>",
         f"{query} A piano.<eos>",
     ]
@@ -83,8 +84,8 @@ def test_word_problems_are_asked_by_a_user_and_answered_up_to_the_end_token(tmp_
     )
     rows = [{"question": f"What is {i} + 1?", "answer": f"It is {i + 1}.\n#### {i + 1}"} for i in range(4)]
     made = tables(tmp_path, qwen_like, config, rows, max_prompt_tokens=256)
-    row = int(made.demonstrations.train.row_counts.argmax())
-    text = qwen_like.decode(made.demonstrations.train.sequences.tokens.row(row))
+    row = int(made.row_sets[RowSet.DEMONSTRATIONS].row_counts.argmax())
+    text = qwen_like.decode(made.row_sets[RowSet.DEMONSTRATIONS].sequences.tokens.row(row))
     assert text.startswith("<|im_start|>system\nReason.<eos>\n<|im_start|>user\nWhat is ")
     assert "<|im_start|>assistant\nIt is " in text
     assert text.endswith("<eos>")

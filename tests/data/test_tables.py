@@ -1,20 +1,18 @@
 """Files become batches, a few rows at a time, and the same rows are held out every time."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rlhf_ray.config.data import DataConfig
 from rlhf_ray.data import tables
 from rlhf_ray.data.files import DataFiles, Lengths
 from rlhf_ray.data.layout import layout_of
-from rlhf_ray.data.on_disk import RaggedFile
+from rlhf_ray.data.row_sets import RowSet
 from rlhf_ray.data.tables import file_tables
 from rlhf_ray.errors import DataError
-from rlhf_ray.types import Ragged
 
 LETTERS = "abcdefghij"
 
@@ -59,30 +57,48 @@ def as_lists(ragged):
 
 def test_every_row_is_in_one_part_under_its_line_number(tmp_path, bos_tokenizer):
     made = file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
-    assert (len(made.prompts.ids), len(made.held_out_prompts.ids)) == (36, 4)
-    assert {*made.prompts.ids, *made.held_out_prompts.ids} == {str(line) for line in range(1, 41)}
-    for part in (made.prompts, made.held_out_prompts):
+    assert (len(made.prompts), len(made.held_out_prompts)) == (36, 4)
+    parts = [table.take(range(len(table))) for table in (made.prompts, made.held_out_prompts)]
+    assert {row_id for part in parts for row_id in part.ids} == {str(line) for line in range(1, 41)}
+    for part in parts:
         assert part.texts == tuple(words(int(line) - 1, 1 + (int(line) - 1) % 5) for line in part.ids)
-    assert len(made.demonstrations.train.row_counts) == 36
-    assert made.preferences.held_out.rows_per_group == 2
+    assert len(made.row_sets[RowSet.DEMONSTRATIONS].row_counts) == 36
+    assert made.row_sets[RowSet.HELD_OUT_PREFERENCES].rows_per_group == 2
 
 
 def test_small_pieces_give_the_same_tables_as_one_large_one(tmp_path, bos_tokenizer, monkeypatch):
     whole = file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
     monkeypatch.setattr(tables, "PIECE_ROWS", 3)
     pieces = file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
-    assert whole.fingerprint() == pieces.fingerprint()
+    assert whole.fingerprint == pieces.fingerprint
     assert whole.notes == pieces.notes
-    for a, b in ((whole.demonstrations, pieces.demonstrations), (whole.preferences, pieces.preferences)):
-        assert as_lists(a.train.sequences.tokens) == as_lists(b.train.sequences.tokens)
-        assert a.train.row_counts.tolist() == b.train.row_counts.tolist()
-        assert a.train.sequences.prompt_lengths.tolist() == b.train.sequences.prompt_lengths.tolist()
+    assert [*whole.row_sets] == [*pieces.row_sets] == list(RowSet)
+    for name, a in whole.row_sets.items():
+        b = pieces.row_sets[name]
+        assert as_lists(a.sequences.tokens) == as_lists(b.sequences.tokens)
+        assert a.row_counts.tolist() == b.row_counts.tolist()
+        assert a.sequences.prompt_lengths.tolist() == b.sequences.prompt_lengths.tolist()
 
 
-def test_tokens_of_demonstrations_and_preferences_stay_in_files(tmp_path, bos_tokenizer):
+def test_a_last_piece_without_rows_leaves_groups_of_three_as_they_are(tmp_path, bos_tokenizer, monkeypatch):
+    monkeypatch.setattr(tables, "PIECE_ROWS", 3)
+    rows = [{"prompt": "a", "completions": ["b", "c", "d"], "labels": [1, 0, 2]}] * 7
+    files = replace(files_in(tmp_path, completions=rows), held_out_share=0.2)
+    made = file_tables(files, bos_tokenizer, model_dir=tmp_path, lengths=lengths())
+    assert len(made.row_sets[RowSet.PREFERENCES].row_counts) == 6 * 3
+    assert made.row_sets[RowSet.PREFERENCES].rows_per_group == 3
+
+
+def test_what_is_made_of_rows_stays_in_files(tmp_path, bos_tokenizer):
     made = file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
-    assert isinstance(made.demonstrations.train.sequences.tokens.values, np.memmap)
-    assert isinstance(made.preferences.train.targets.labels.values, np.memmap)
+    arrays = [made.prompts.ids.utf8, made.prompts.texts.utf8, made.prompts.tokens]
+    for batch in made.row_sets.values():
+        arrays += [batch.sequences.tokens]
+        assert isinstance(batch.sequences.prompt_lengths, np.memmap)
+        assert isinstance(batch.row_counts, np.memmap)
+    for rows in arrays:
+        assert isinstance(rows.values, np.memmap)
+        assert isinstance(rows.offsets, np.memmap)
 
 
 def test_dropped_and_cut_prompts_are_counted(tmp_path, bos_tokenizer):
@@ -106,26 +122,18 @@ def test_dropping_every_row_is_refused(tmp_path, bos_tokenizer):
 def test_groups_of_one_size_stay_together(tmp_path, bos_tokenizer):
     rows = [{"prompt": "a", "completions": ["b", "c", "d"], "labels": [1, 0, 2]}] * 4
     made = file_tables(files_in(tmp_path, completions=rows), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
-    assert made.preferences.train.rows_per_group == 3
-    assert made.preferences.train.row_counts.tolist()[:3] == [1, 0, 2]
+    assert made.row_sets[RowSet.PREFERENCES].rows_per_group == 3
+    assert made.row_sets[RowSet.PREFERENCES].row_counts.tolist()[:3] == [1, 0, 2]
 
 
 def test_groups_of_different_sizes_become_pairs(tmp_path, bos_tokenizer):
     rows = [{"prompt": "a", "completions": ["b", "c", "d"], "labels": [1, 0, 2]}] * 3
     rows += [{"prompt": "a", "chosen": "e", "rejected": "f"}]
     made = file_tables(files_in(tmp_path, completions=rows), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
-    assert made.preferences.train.rows_per_group == 2
-    num_pairs = (len(made.preferences.train.row_counts) + len(made.preferences.held_out.row_counts)) // 2
-    assert num_pairs == 3 * 3 + 1
-    assert set(made.preferences.train.row_counts.reshape(-1, 2).sum(axis=1).tolist()) == {1.0}
-
-
-@given(parts=st.lists(st.lists(st.lists(st.integers(-9, 9), max_size=4), max_size=4), min_size=1, max_size=4))
-def test_a_ragged_file_gives_back_every_row(parts):
-    file = RaggedFile(np.int32)
-    for part in parts:
-        file.append(Ragged.from_rows(part, np.int32))
-    assert as_lists(file.ragged()) == [row for part in parts for row in part]
+    assert made.row_sets[RowSet.PREFERENCES].rows_per_group == 2
+    counts = [len(made.row_sets[name].row_counts) for name in (RowSet.PREFERENCES, RowSet.HELD_OUT_PREFERENCES)]
+    assert sum(counts) // 2 == 3 * 3 + 1
+    assert set(made.row_sets[RowSet.PREFERENCES].row_counts.reshape(-1, 2).sum(axis=1).tolist()) == {1.0}
 
 
 def test_written_answers_may_be_longer_than_sampled_ones(tmp_path, bos_tokenizer):
@@ -134,4 +142,4 @@ def test_written_answers_may_be_longer_than_sampled_ones(tmp_path, bos_tokenizer
     )
     files = files_in(tmp_path)
     made = file_tables(files, bos_tokenizer, model_dir=tmp_path, lengths=limits)
-    assert made.demonstrations.train.row_counts.tolist() == [4.0] * 36
+    assert made.row_sets[RowSet.DEMONSTRATIONS].row_counts.tolist() == [4.0] * 36

@@ -258,8 +258,13 @@ CASES: Mapping[str, Case] = {
         kinds={GeneratorWorker: StaleGenerator},
     ),
     "overtrained_reward_model": Case(
-        about="40 passes over the comparisons of 60 prompts",
-        words=("stages=[reward_model]", "reward_model.epochs=40", "reward_model.num_prompts=60"),
+        about="40 passes over the comparisons of 60 prompts, validated every 3 steps",
+        words=(
+            "stages=[reward_model]",
+            "reward_model.epochs=40",
+            "reward_model.num_prompts=60",
+            "checkpoint.reward_model_every=3",
+        ),
         finds=("reward_model_overfit",),
         onset=exceeds("reward_model/accuracy", limit=0.98),
         onset_words="no training pair is wrong any more",

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -26,10 +26,10 @@ from rlhf_ray.tracking.comparison_page import (
     warnings,
     words,
 )
+from rlhf_ray.tracking.console import table_console
 from rlhf_ray.tracking.run_curves import find_runs, read_curves
 
 DONE, REFUSED = 0, 2
-PLAIN_WIDTH = 160  # characters, where the output is no terminal
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,9 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     except (RlhfRayError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return REFUSED
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PLAIN_WIDTH)
+    console = table_console()
     for block in blocks(comparison):
         console.print(block)
     for path in written:

@@ -10,15 +10,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
 from rlhf_ray.errors import RlhfRayError
+from rlhf_ray.tracking.console import table_console
 from rlhf_ray.tracking.lineage import Node, decision_words, headline, lineage_of, short
 
 COMPLETE, INCOMPLETE, REFUSED = 0, 1, 2
-PLAIN_WIDTH = 160  # characters, where the output is no terminal
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,8 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     except RlhfRayError as error:
         sys.stderr.write(f"error: {error}\n")
         return REFUSED
-    console = Console()
-    (console if console.is_terminal else Console(width=PLAIN_WIDTH)).print(tree_of(root))
+    table_console().print(tree_of(root))
     return INCOMPLETE if any(node.problem for node in root.walk()) else COMPLETE
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from rich.console import Console
 
 from rlhf_ray.config.composition import CONF_DIR, CONFIG_NAME, compose_values, prepare_hydra
 from rlhf_ray.config.host import inspect_host
@@ -32,6 +31,7 @@ from rlhf_ray.preflight import world_problems
 from rlhf_ray.resume_check import resume_problems
 from rlhf_ray.row_check import row_problems
 from rlhf_ray.sweep import JobResult, earlier_job, error_of, expand, run_in_process, status_of, table_of
+from rlhf_ray.tracking.console import table_console
 
 FINISHED, FAILED, REFUSED, INTERRUPTED, PREEMPTED = 0, 1, 2, 130, 143
 _ENVIRONMENT = {
@@ -152,7 +152,7 @@ def _sweep(words: Sequence[str]) -> int:
         sys.stderr.write("interrupted; the same command goes on with what is missing (with reuse=off, anew)\n")
         raise
     finally:
-        Console().print(table_of(results))
+        table_console().print(table_of(results))
     return FINISHED if all(result.status.startswith("finished") for result in results) else FAILED
 
 

@@ -161,3 +161,23 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "watch_next": list(finding.watch_next),
         "rule": finding.rule,
     }
+
+
+def finding_of_record(record: Mapping[str, Any]) -> Finding:
+    """The finding of such a record. Raises KeyError or TypeError where it is not whole."""
+    return Finding(
+        kind=record["kind"],
+        form=record["form"],
+        stage=record["stage"],
+        severity=Severity[record["severity"].upper()],
+        first_step=record["first_step"],
+        until=record["until"],
+        onsets={Severity[word.upper()]: step for word, step in record["onsets"].items()},
+        phrase=record["phrase"],
+        summary=record["summary"],
+        evidence=tuple(Evidence(**item) for item in record["evidence"]),
+        causes=tuple(record["causes"]),
+        changes=tuple(Change(**item) for item in record["changes"]),
+        watch_next=tuple(record["watch_next"]),
+        rule=record["rule"],
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlhf_ray.doctor.findings import Change, Diagnosis, Evidence, Finding, Phase, Severity
+from rlhf_ray.doctor.findings import Diagnosis, Finding, Phase, Severity
 from rlhf_ray.report.chart_table import STAGE_TITLES
 from rlhf_ray.report.material import Curves, Material, Record
 
@@ -77,8 +77,7 @@ def all_findings(material: Material) -> tuple[Finding, ...]:
     """Those of the whole log, then those that were told while it ran and no longer show (a rollback took them away)."""
     known = {(finding.stage, finding.rule) for finding in material.diagnosis.findings}
     gone: dict[tuple[str, str], Finding] = {}
-    for record in material.told:
-        finding = finding_of_record(record)
+    for finding in material.told:
         if (finding.stage, finding.rule) not in known:
             gone[finding.stage, finding.rule] = finding  # the last is the worst
     return (*material.diagnosis.findings, *gone.values())
@@ -93,29 +92,9 @@ def opened(findings: Sequence[Finding]) -> tuple[int, ...]:
     return tuple(first.values())[:SHOWN_FINDINGS]
 
 
-def finding_of_record(record: Record) -> Finding:
-    """The finding of a line of findings.jsonl."""
-    return Finding(
-        kind=record["kind"],
-        form=record["form"],
-        stage=record["stage"],
-        severity=Severity[record["severity"].upper()],
-        first_step=record["first_step"],
-        until=record["until"],
-        onsets={Severity[word.upper()]: step for word, step in record["onsets"].items()},
-        phrase=record["phrase"],
-        summary=record["summary"],
-        evidence=tuple(Evidence(**item) for item in record["evidence"]),
-        causes=tuple(record["causes"]),
-        changes=tuple(Change(**item) for item in record["changes"]),
-        watch_next=tuple(record["watch_next"]),
-        rule=record["rule"],
-    )
-
-
 def tiles(summary: Record) -> Iterator[Tile]:
     """The headline numbers of summary.json, where there are any."""
-    before, after = summary.get("before", {}), summary.get("after", {})
+    before, after = summary.get("before") or {}, summary.get("after") or {}
     for label, metric, pattern in (
         ("gold score", "eval/gold_score", "{:+.2f}"),
         ("reward-model score", "eval/proxy_score", "{:+.2f}"),
@@ -131,10 +110,10 @@ def tiles(summary: Record) -> Iterator[Tile]:
                 value=pattern.format(after[metric]),
                 before="" if start is None else f"before: {pattern.format(start)}",
             )
-    accuracy = summary.get("reward_model", {}).get("reward_model/val_accuracy")
+    accuracy = (summary.get("reward_model") or {}).get("reward_model/val_accuracy")
     if accuracy is not None:
         yield Tile(label="reward model, held-out pairs", value=f"{accuracy:.0%}", before="in the right order")
-    seconds = summary.get("seconds", {})
+    seconds = summary.get("seconds")
     if seconds:
         parts = ", ".join(f"{STAGE_TITLES.get(name, name)} {clock(value)}" for name, value in seconds.items())
         yield Tile(label="time", value=clock(sum(seconds.values())), before=parts)

@@ -200,6 +200,35 @@ def test_a_damaged_record_is_told_and_the_rest_is_shown(tmp_path, name):
     assert "critical from ppo step" in told
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("run.json", {"config": [1], "git": {"commit": 5}}),
+        ("lineage.json", {"made": [{"name": "policy", "digest": 5}]}),
+        ("summary.json", {"seconds": {"ppo": "long"}}),
+        ("summary.json", [1]),
+    ],
+)
+def test_a_record_of_another_shape_is_left_out_and_told(tmp_path, name, value):
+    run = write_sick_run(tmp_path / "run")
+    (run / name).write_text(json.dumps(value))
+    told = Page(page_of(run)).told()
+    assert f"{name} is not as a run writes it: left out" in told
+    assert "critical from ppo step" in told
+
+
+def test_lines_that_lack_what_they_need_are_left_out(tmp_path):
+    run = write_sick_run(tmp_path / "run")
+    with (run / "findings.jsonl").open("a") as file:
+        file.write('{"record": "finding", "kind": "lost_eos"}\n{"record": "action", "policy": "stop"}\n')
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"stage": "ppo", "objective/kl": 1.0}\n{"stage": "ppo", "step": "x", "objective/kl": 1.0}\n')
+    (run / "samples" / "step-last.json").write_text("[]")
+    told = Page(page_of(run)).told()
+    assert "1 findings of findings.jsonl are not as the doctor writes them: left out" in told
+    assert "rollback at ppo step 14" in told
+
+
 @pytest.mark.parametrize("left_out", ["findings.jsonl", "lineage.json", "samples", "rollouts"])
 def test_what_is_not_there_is_left_out(tmp_path, left_out):
     run = write_sick_run(tmp_path / "run")

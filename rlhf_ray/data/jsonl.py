@@ -42,11 +42,11 @@ def read_jsonl(path: Path) -> Iterator[JsonRow | BadRow]:
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """ValueError for a key that is there twice: which of its values is meant, nobody can tell."""
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} is there twice")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise ValueError(f"the key {repeated!r} is there twice")
     return found
 
 

@@ -192,16 +192,15 @@ def accuracy_chart(comparison: Comparison) -> Chart:
     return chart
 
 
-def thinned(curve: Curve) -> tuple[list[float], list[float | None]]:
+def thinned(curve: Curve) -> Curve:
     """At most MAX_POINTS points: of each stretch its lowest and its highest, so that no spike is lost."""
-    steps, values = curve.steps, curve.values
-    if len(steps) > MAX_POINTS:
-        pieces = np.array_split(np.arange(len(steps)), MAX_POINTS // 2)
-        filled = [np.where(np.isnan(values[piece]), -np.inf, values[piece]) for piece in pieces]
-        ends = [(piece[part.argmin()], piece[part.argmax()]) for piece, part in zip(pieces, filled, strict=True)]
-        kept = np.unique(np.array(ends))
-        steps, values = steps[kept], values[kept]
-    return steps.tolist(), [value if np.isfinite(value) else None for value in values.tolist()]
+    if len(curve.steps) <= MAX_POINTS:
+        return curve
+    pieces = np.array_split(np.arange(len(curve.steps)), MAX_POINTS // 2)
+    filled = [np.where(np.isnan(curve.values[piece]), -np.inf, curve.values[piece]) for piece in pieces]
+    ends = [(piece[part.argmin()], piece[part.argmax()]) for piece, part in zip(pieces, filled, strict=True)]
+    kept = np.unique(np.array(ends))
+    return Curve(steps=curve.steps[kept], values=curve.values[kept])
 
 
 def _lines(run: RunCurves, style: RunStyle, name: str) -> Iterator[Scatter]:
@@ -209,9 +208,12 @@ def _lines(run: RunCurves, style: RunStyle, name: str) -> Iterator[Scatter]:
     label = style.label if run.status == "finished" else f"{style.label} ({run.status})"
     about = {"name": label, "legendgroup": run.run_id, "mode": "lines"}
     if name in run.curves:
-        steps, values = thinned(run.curves[name])
-        mode = "lines+markers" if len(steps) < FEW_POINTS else "lines"
-        yield Scatter(x=steps, y=values, line={"color": style.colour, "dash": style.dash}, **(about | {"mode": mode}))
+        curve = thinned(run.curves[name])
+        mode = "lines+markers" if len(curve.steps) < FEW_POINTS else "lines"
+        line = {"color": style.colour, "dash": style.dash}
+        # infinities have no place on an axis
+        heights = np.where(np.isfinite(curve.values), curve.values, np.nan)
+        yield Scatter(x=curve.steps, y=heights, line=line, **(about | {"mode": mode}))
     ceiling = run.last(CEILING)
     if name == SCORES and name in run.curves and ceiling is not None:
         ends = run.curves[name].steps[[0, -1]].tolist()

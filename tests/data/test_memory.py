@@ -15,8 +15,8 @@ from rlhf_ray.data.tables import file_tables
 
 LETTERS = "abcdefghij"
 LENGTHS = Lengths(max_prompt_tokens=8, max_new_tokens=8, max_answer_tokens=8, on_long_prompt="drop", loss_on="answer")
-PIECE = 200  # rows in memory at once, so that a few thousand are many
-FEW, MANY = 1_000, 6_000  # rows of each file
+PIECE = 100  # rows in memory at once, so that a few thousand are many
+FEW, MANY = 600, 3_600  # rows of each file
 BYTES_A_ROW = 40  # order of a shuffled epoch, which rows are held out, checksums of ids
 
 

@@ -158,20 +158,16 @@ def ppo_stage(ctx: Context, *, policy: Path, reward: Path) -> Path:
     before = ppo_team.evaluate(0)
     state = PpoState(step=0, kl_coef=config.algorithm.kl_coef, learning_rate_share=1.0)
     ctx.go_back("ppo", -1 if latest is None else latest.step)
-    facts, write = reward_model_facts(reward), ctx.recorder("ppo", given)
-
-    def record(step: int, stats: Stats) -> None:
-        write(step, stats | facts)
-
+    known, record = reward_model_facts(reward), ctx.recorder("ppo", given)
     if latest is None or not ctx.records.has("ppo", 0):
-        record(0, before)
+        record(0, before | known)
     if latest is not None:
         state = continue_from(ctx, latest)
     hooks = PpoHooks(
         watch=ppo_team,
-        record=record,
+        record=lambda step, stats: record(step, stats | known),
         examine=lambda state, stats: ctx.monitor.examine(
-            state, stats, checkpoints=checkpoints.store.steps(), tracker=ctx.tracker
+            state, stats | known, checkpoints=checkpoints.store.steps(), tracker=ctx.tracker
         ),
         rollback=lambda step: roll_back(ctx, checkpoints, step=step),
         checkpoints=checkpoints,

@@ -105,6 +105,19 @@ def test_the_result_loads_as_an_ordinary_model_and_writes(own_run):
     assert not list(folder.glob("*.bin"))
 
 
+def test_the_doctor_knows_the_ceiling_of_a_reward_model_that_another_run_has_trained(own_inputs, tmp_path):
+    given = dict(word.split("=", 1) for word in own_inputs)
+    reward = tmp_path / "reward"
+    shutil.copytree(given["reward.path"], reward)
+    card = json.loads((reward / "artifact.json").read_text())
+    card["metrics"]["reward_model/score_ceiling"] = -100.0
+    (reward / "artifact.json").write_text(json.dumps(card))
+    words = (*own_inputs, f"reward.path={reward}", "algorithm.num_iterations=6")
+    pipeline.run(small_config(tmp_path / "run", *LOCAL, *words), command=("stages=[ppo]",))
+    told = [json.loads(line) for line in (tmp_path / "run" / "findings.jsonl").read_text().splitlines()]
+    assert "reward_hacking.above_ceiling" in {record.get("rule") for record in told}
+
+
 def test_records_of_another_run_are_not_overwritten(finished_run):
     with pytest.raises(DataError, match="already holds the records of a run; continue it with resume="):
         pipeline.run(small_config(finished_run, *LOCAL), command=())

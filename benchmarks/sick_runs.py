@@ -204,7 +204,7 @@ CASES: Mapping[str, Case] = {
     "good_beta_0": Case(
         about="beta 0, good reward model, learning rate 2e-3",
         words=("algorithm.kl_coef=0", "algorithm.learning_rate=2e-3"),
-        finds=(*_HACKED, "mode_collapse"),
+        finds=(*_HACKED, "mode_collapse", "policy_instability"),
         onset=first_of(falls("eval/parts/well_formed", by=0.1), _FAR),
         onset_words="well-formedness 0.1 below its best, or KL above 25 for 3 iterations",
         kinds=HEALTHY,

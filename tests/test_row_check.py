@@ -52,7 +52,7 @@ def chat(config, tmp_path, template, *turns):
     (folder / "chat_template.jinja").write_text(template)
     config.model.path = str(folder)
     config.data.format = "chat"
-    config.data.prompts = write_rows(tmp_path / "c.jsonl", {"prompt": [USER]}, {"prompt": turns})
+    config.data.prompts = write_rows(tmp_path / "c.jsonl", {"prompt": [USER]}, {"prompt": turns}, {"prompt": [USER]})
 
 
 def test_long_prompts_are_refused_by_their_rows(config):
@@ -65,6 +65,29 @@ def test_long_prompts_are_refused_by_their_rows(config):
 def test_long_prompts_that_may_go_or_be_cut_are_none_the_less_fine(config, choice):
     config.data.on_long_prompt = choice
     assert row_problems(config) == []
+
+
+@pytest.mark.parametrize("name", ["prompts", "demonstrations"])
+def test_one_row_alone_is_refused_since_none_can_be_held_out(config, tmp_path, name):
+    row = {"prompt": "w6", "response": "w7"}
+    config.data.prompts = write_rows(tmp_path / "prompts.jsonl", row, row)
+    setattr(config.data, name, write_rows(tmp_path / f"{name}.jsonl", row))
+    (message,) = row_problems(config)
+    assert message == (
+        f"data.{name}: {tmp_path}/{name}.jsonl: no row left for evaluation: kept 1, dropped 0, cut 0 for their length, "
+        "held_out_share=0.1; accepted are at least two rows, one of them held out"
+    )
+
+
+def test_rows_that_are_all_held_out_leave_nothing_to_train_on(config, tmp_path):
+    """Of two rows the longer one is dropped; the seed decides which of them is held out."""
+    config.data.on_long_prompt = "drop"
+    config.data.prompts = write_rows(tmp_path / "two.jsonl", {"prompt": words(40)}, {"prompt": words(4)})
+    told = set()
+    for config.seed in range(1, 9):
+        (message,) = row_problems(config)
+        told.add(message.partition("no row left ")[2].partition(":")[0])
+    assert told == {"to train on", "for evaluation"}
 
 
 def test_a_file_of_which_nothing_is_left_is_refused(config):
@@ -97,7 +120,7 @@ def test_groups_of_answers_of_different_sizes_are_measured_as_pairs(config, tmp_
 
 
 def test_a_prompt_of_special_tokens_alone_is_empty(config, tmp_path):
-    config.data.prompts = write_rows(tmp_path / "e.jsonl", {"prompt": "w6"}, {"prompt": "<s> <s>"})
+    config.data.prompts = write_rows(tmp_path / "e.jsonl", {"prompt": "w6"}, {"prompt": "<s> <s>"}, {"prompt": "w7"})
     (message,) = row_problems(config)
     assert "line 2: " in message
     config.data.on_bad_row = "skip"
@@ -124,23 +147,30 @@ def test_rows_that_the_template_refuses_are_skipped_on_request_and_counted(confi
     config.data.on_bad_row = "skip"
     answer = {"role": "assistant", "content": "w8"}
     config.data.demonstrations = write_rows(
-        tmp_path / "d.jsonl", {"messages": [SYSTEM, USER, answer]}, {"messages": [USER, answer]}, {"messages": []}
+        tmp_path / "d.jsonl",
+        {"messages": [SYSTEM, USER, answer]},
+        {"messages": [USER, answer]},
+        {"messages": []},
+        {"messages": [USER, answer]},
     )
     pair = {"chosen": [answer], "rejected": "w9"}
     config.data.preferences = write_rows(
-        tmp_path / "q.jsonl", {"prompt": [USER], **pair}, {"prompt": [SYSTEM, USER], **pair}
+        tmp_path / "q.jsonl",
+        {"prompt": [USER], **pair},
+        {"prompt": [SYSTEM, USER], **pair},
+        {"prompt": [USER], **pair},
     )
     assert row_problems(config) == []
     folder = Path(config.model.path)
     made = file_tables(files_of(config), load_tokenizer(folder), model_dir=folder, lengths=lengths_of(config))
     assert [note for note in made.notes if "skipped" in note] == [
-        f"{tmp_path / 'c.jsonl'}: kept 1, skipped 1",
-        f"{tmp_path / 'd.jsonl'}: kept 1, skipped 2",
-        f"{tmp_path / 'q.jsonl'}: kept 1, skipped 1",
+        f"{tmp_path / 'c.jsonl'}: kept 2, skipped 1",
+        f"{tmp_path / 'd.jsonl'}: kept 2, skipped 2",
+        f"{tmp_path / 'q.jsonl'}: kept 2, skipped 1",
     ]
-    assert (made.fates.kept, made.fates.skipped) == (3, 4)
+    assert (made.fates.kept, made.fates.skipped) == (6, 4)
     rows = FileRows(files_of(config), load_tokenizer(folder), model_dir=folder).demonstrations()
-    assert [row.id for row in rows] == ["2"]
+    assert [row.id for row in rows] == ["2", "4"]
     assert [(bad.line, bad.reason.partition(":")[0]) for bad in rows.report.skipped] == [
         (1, "the chat template refuses a conversation with the roles system, user"),
         (3, '"messages" is an empty list; accepted'),

@@ -181,13 +181,29 @@ def encode_piece(
         raise DataError(f"{rows.report.path}: {error}") from error
 
 
-def require_rows(rows: RowStream[Row], report: LengthReport) -> LengthReport:
-    """The report. DataError where nothing is left."""
-    if not report.kept:
-        raise DataError(
-            f"{rows.report.path}: no row left: {report.summary}; accepted: a larger limit, or truncate_left"
-        )
-    return report
+def encode_all(
+    rows: RowStream[Row],
+    encode: Callable[[list[Row]], tuple[Encoded, LengthReport]],
+    files: DataFiles,
+    *,
+    append: Callable[[bool, Encoded], None],
+) -> LengthReport:
+    """Every piece of the file goes to its part, (held out?, piece). DataError where a part is left without a row."""
+    reports: dict[bool, list[LengthReport]] = {False: [], True: []}
+    for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
+        encoded, report = encode_piece(rows, encode, piece)
+        append(held_out, encoded)
+        reports[held_out].append(report)
+    total = merge_reports([*reports[False], *reports[True]])
+    if not total.kept:
+        raise DataError(f"{rows.report.path}: no row left: {total.summary}; accepted: a larger limit, or truncate_left")
+    for held_out, use in ((False, "to train on"), (True, "for evaluation")):
+        if not merge_reports(reports[held_out]).kept:
+            raise DataError(
+                f"{rows.report.path}: no row left {use}: {total.summary}, held_out_share={files.held_out_share:g}; "
+                "accepted are at least two rows, one of them held out"
+            )
+    return total
 
 
 def split_stream(rows: RowStream[Row], *, share: float, seed: int) -> Iterator[tuple[bool, list[Row]]]:
@@ -211,7 +227,7 @@ def _split_prompts(
     rows: RowStream[PromptRow], encoder: Encoder, files: DataFiles
 ) -> tuple[PromptTable, PromptTable, LengthReport]:
     parts = {False: PromptFile(), True: PromptFile()}
-    report = _encode_all(rows, encoder.prompts, files, append=lambda held_out, piece: parts[held_out].append(piece))
+    report = encode_all(rows, encoder.prompts, files, append=lambda held_out, piece: parts[held_out].append(piece))
     return parts[False].table(), parts[True].table(), report
 
 
@@ -219,24 +235,8 @@ def _split_batches(
     rows: RowStream[Row], encode: Callable[[list[Row]], tuple[TrainBatch[T], LengthReport]], files: DataFiles
 ) -> tuple[TrainBatch[T], TrainBatch[T], LengthReport]:
     parts: dict[bool, BatchFile[T]] = {False: BatchFile(), True: BatchFile()}
-    report = _encode_all(rows, encode, files, append=lambda held_out, piece: parts[held_out].append(piece))
+    report = encode_all(rows, encode, files, append=lambda held_out, piece: parts[held_out].append(piece))
     return parts[False].batch(), parts[True].batch(), report
-
-
-def _encode_all(
-    rows: RowStream[Row],
-    encode: Callable[[list[Row]], tuple[Encoded, LengthReport]],
-    files: DataFiles,
-    *,
-    append: Callable[[bool, Encoded], None],
-) -> LengthReport:
-    """Every piece of the file goes to its part."""
-    reports = []
-    for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        encoded, report = encode_piece(rows, encode, piece)
-        append(held_out, encoded)
-        reports.append(report)
-    return require_rows(rows, merge_reports(reports))
 
 
 def _fates(read: Sequence[ReadReport], reports: Sequence[LengthReport]) -> RowFates:

@@ -12,6 +12,7 @@ from sick_runs import CASES, TREATED, Case
 Result = Mapping[str, Any]
 SETTING_SEEDS = range(1, 6)  # the thresholds were set on these
 SERIOUS = ("warning", "critical")
+LATEST = 5  # iterations after the onset
 POLICIES = ("warn", "adapt", "rollback")
 
 _HEAD = """# The doctor's test bed
@@ -21,14 +22,16 @@ The rules are in [doctor.md](doctor.md). Made by
 
     make doctor-bed
 
-or case by case by `python benchmarks/doctor_bed.py --case NAME --seeds 1-5`. PPO stage only: 30 iterations of 64
-answers from one SFT policy and one reward model, in one process with the Hugging Face generator; what differs from the
-default job is in the table. Held-out prompts (96) are answered every 2 iterations. What is told here is what a
-watched run is told, at the iteration given; `--page` judges the recorded metrics again with the rules as they are.
+or case by case by `python benchmarks/doctor_bed.py --case NAME --seeds 1-5`. PPO stage only: 64 answers an iteration
+from one SFT policy and one reward model, in one process with the Hugging Face generator; what differs from the
+default job is in the table. Settings are those of 30 iterations (40 for `weak_100`); of most sick runs beyond seed 5
+the first 18 were made, by when all is seen. Held-out prompts (96) are answered every 2 iterations. What is told here
+is what a watched run is told, at the iteration given; `--page` judges the recorded metrics again with the rules as
+they are.
 
-- **onset**: from when on the run is sick, by a measure that is not the doctor's rule (column "onset is").
+- **onset**: from when on the run is sick, by a measure that is not the doctor's rule.
 - **found**: the first finding of severity `warning` or `critical` of a kind that names the illness.
-- **delay**: iterations from onset to that; negative: told before. The aim is at most 5.
+- **delay**: iterations from onset to that (steps, for a reward model); negative: told before. The aim is at most 5.
 - Thresholds were set on seeds 1-5; other seeds test them.
 """
 
@@ -36,29 +39,66 @@ watched run is told, at the iteration given; `--page` judges the recorded metric
 def write_page(results: Sequence[Result], path: Path) -> None:
     """The newest result of each case, policy and seed."""
     newest = {(result["case"], result["policy"], result["seed"]): result for result in results}
-    lines = [_HEAD, *_found(newest), *_healthy(newest), *_treated(newest), *_not_run(newest)]
+    lines = [_HEAD, *_found(newest), *_healthy(newest), *_treated(newest), *_not_run(newest), *_every_run(newest)]
     path.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
 def _found(newest: Mapping[tuple[str, str, int], Result]) -> Iterator[str]:
     yield "## Sick runs\n"
-    yield "| case | what is wrong | onset is | seed | onset | found at | delay | first finding of the illness |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "In time: of the runs that fell ill, those in which it was told at most 5 iterations after the onset.\n"
+    yield "| case | what is wrong | onset is | set on: in time | delays | tested on: in time | delays |"
+    yield "|---|---|---|---|---|---|---|"
     for name, case in CASES.items():
-        for (known, policy, seed), result in sorted(newest.items()):
-            if known == name and policy == "warn" and case.finds:
-                yield f"| `{name}` | {case.about} | {case.onset_words} | {seed} | {_illness(case, result)} |"
+        if case.finds:
+            cells = [_in_time(case, list(_runs(newest, name, setting=setting).values())) for setting in (True, False)]
+            yield f"| `{name}` | {case.about} | {case.onset_words} | {' | '.join(cells)} |"
     yield ""
 
 
+def _in_time(case: Case, results: Sequence[Result]) -> str:
+    """In how many of the sick runs the illness was found soon enough, and all delays, sorted."""
+    delays = [_delay(case, result) for result in results if result["onset"] is not None]
+    known = sorted(delay for delay in delays if delay is not None)
+    words = [f"{delay:+g}" for delay in known] + ["never"] * (len(delays) - len(known))
+    return f"{sum(delay <= LATEST for delay in known)} of {len(delays)} | {', '.join(words) or '-'}"
+
+
+def _runs(newest: Mapping[tuple[str, str, int], Result], name: str, *, setting: bool) -> dict[int, Result]:
+    """The untreated runs of a case by seed: those the thresholds were set on, or the others."""
+    return {
+        seed: result
+        for (known, policy, seed), result in sorted(newest.items())
+        if (known, policy) == (name, "warn") and (seed in SETTING_SEEDS) == setting
+    }
+
+
+def _first(case: Case, result: Result) -> Mapping[str, Any] | None:
+    """The first serious finding that names the illness."""
+    return next((told for told in result["told"] if told["severity"] in SERIOUS and _kind(told) in case.finds), None)
+
+
+def _delay(case: Case, result: Result) -> float | None:
+    first = _first(case, result)
+    return None if first is None or result["onset"] is None else first["step"] - result["onset"]
+
+
+def _every_run(newest: Mapping[tuple[str, str, int], Result]) -> Iterator[str]:
+    yield "\n## Every sick run\n"
+    yield "| case | seed | onset | found at | delay | first finding of the illness |"
+    yield "|---|---|---|---|---|---|"
+    for name, case in CASES.items():
+        if case.finds:
+            for setting in (True, False):
+                for seed, result in _runs(newest, name, setting=setting).items():
+                    yield f"| `{name}` | {seed} | {_illness(case, result)} |"
+
+
 def _illness(case: Case, result: Result) -> str:
-    onset = result["onset"]
-    found = [told for told in result["told"] if told["severity"] in SERIOUS and _kind(told) in case.finds]
-    first = found[0] if found else None
+    onset, first, delay = result["onset"], _first(case, result), _delay(case, result)
     cells = [
         "not reached" if onset is None else f"{onset:g}",
         "-" if first is None else f"{first['step']}",
-        "-" if first is None or onset is None else f"{first['step'] - onset:+g}",
+        "-" if delay is None else f"{delay:+g}",
         "**not found**" if first is None else f"{first['rule']} ({first['severity']})",
     ]
     return " | ".join(cells)

@@ -109,6 +109,20 @@ def falls(metric: str, *, by: float) -> Onset:
     return onset
 
 
+def rises(metric: str, *, by: float, times: int) -> Onset:
+    """The first of this many measurements in a row that are this much above the best before them."""
+
+    def onset(rows: Sequence[Row]) -> float | None:
+        points = [(float(row["step"]), row[metric]) for row in rows if row.get(metric) is not None]
+        for place in range(1, len(points) - times + 1):
+            best = min(value for _, value in points[:place])
+            if all(value > best + by for _, value in points[place : place + times]):
+                return points[place][0]
+        return None
+
+    return onset
+
+
 def passes(metric: str, *, factor: float) -> Onset:
     """The first step at which the metric is beyond this factor of its first value."""
 
@@ -266,8 +280,8 @@ CASES: Mapping[str, Case] = {
             "checkpoint.reward_model_every=3",
         ),
         finds=("reward_model_overfit",),
-        onset=exceeds("reward_model/accuracy", limit=0.98),
-        onset_words="no training pair is wrong any more",
+        onset=rises("reward_model/val_loss", by=0.05, times=2),
+        onset_words="held-out loss 0.05 above its best, twice in a row",
         kinds=HEALTHY,
     ),
 }

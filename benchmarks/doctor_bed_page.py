@@ -99,7 +99,7 @@ def _illness(case: Case, result: Result) -> str:
         "not reached" if onset is None else f"{onset:g}",
         "-" if first is None else f"{first['step']}",
         "-" if delay is None else f"{delay:+g}",
-        "**not found**" if first is None else f"{first['rule']} ({first['severity']})",
+        f"{first['rule']} ({first['severity']})" if first else "nothing" if onset is None else "**not found**",
     ]
     return " | ".join(cells)
 

@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 
 from rlhf_ray.data.lengths import cut_left, cut_prompts_left, kept_positions
 from rlhf_ray.data.preference_groups import group_batch
-from rlhf_ray.data.render import answer_ids, assistant_mask, end_token, prompt_ids, prompt_text, shown_prompt
+from rlhf_ray.data.render import (
+    AnswerForm,
+    answer_form,
+    answer_ids,
+    assistant_mask,
+    prompt_ids,
+    prompt_text,
+    shown_prompt,
+)
 from rlhf_ray.data.rows import AnyRow, Asked, DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 from rlhf_ray.types import PreferenceTargets, Prompts, Ragged, Sequences, SftTargets, TrainBatch
@@ -86,7 +94,7 @@ def encode_demonstrations(
     Under "truncate_left" the prompt is cut, never the response. DataError as in encode_prompts.
     """
     prompts = _prompt_ids(rows, tokenizer, max_tokens=max_tokens)
-    responses = answer_ids([row.response for row in rows], tokenizer, end=_end(rows, tokenizer))
+    responses = answer_ids([row.response for row in rows], tokenizer, form=_form(rows, tokenizer))
     longest = [len(prompt) + len(response) for prompt, response in zip(prompts, responses, strict=True)]
     kept, report = _fit(rows, longest, [len(r) for r in responses], max_tokens=max_tokens, on_overlong=on_overlong)
     sequences = _cut(_lay([prompts[i] for i in kept], [responses[i] for i in kept]), tokenizer, max_tokens=max_tokens)
@@ -124,7 +132,7 @@ def encode_preferences(
         rows = [pair for row in rows for pair in _pairs(row)]
     group = len(rows[0].answers) if rows else 2
     prompts = _prompt_ids(rows, tokenizer, max_tokens=max_tokens)
-    flat = answer_ids([text for row in rows for text in row.answers], tokenizer, end=_end(rows, tokenizer))
+    flat = answer_ids([text for row in rows for text in row.answers], tokenizer, form=_form(rows, tokenizer))
     answers = [flat[start : start + group] for start in range(0, len(flat), group)]
     longest = [max(map(len, texts)) for texts in answers]
     lengths = [len(prompt) + answer for prompt, answer in zip(prompts, longest, strict=True)]
@@ -166,9 +174,9 @@ def _cut(sequences: Sequences, tokenizer: PreTrainedTokenizerBase, *, max_tokens
     return cut_prompts_left(sequences, max_tokens=max_tokens, bos_token_id=tokenizer.bos_token_id)[0]
 
 
-def _end(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase) -> int:
-    """What answers end with; a file holds either chats or none."""
-    return end_token(tokenizer, chat=bool(rows) and isinstance(rows[0].prompt, tuple))
+def _form(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase) -> AnswerForm:
+    """How answers are written; a file holds either chats or none."""
+    return answer_form(tokenizer, chat=bool(rows) and isinstance(rows[0].prompt, tuple))
 
 
 def _prompt_ids(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase, *, max_tokens: int) -> list[list[int]]:

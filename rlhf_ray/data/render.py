@@ -6,6 +6,7 @@ Prompt and answer are encoded apart: the border between them never moves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
@@ -59,9 +60,28 @@ def prompt_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list
     return rows
 
 
-def answer_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, end: int) -> list[list[int]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """How a whole answer is written behind its prompt."""
+
+    lead: str  # what a chat template puts between the request for an answer and its text; often nothing, or a space
+    end: int  # the token that ends it
+
+    def led(self, texts: Sequence[str]) -> list[str]:
+        """The answers as they begin behind a prompt."""
+        return [self.lead + text.lstrip() for text in texts] if self.lead else list(texts)
+
+
+def answer_form(tokenizer: PreTrainedTokenizerBase, *, chat: bool) -> AnswerForm:
+    """As the template writes a conversation that goes on; plain answers begin as they are and end with EOS."""
+    lead = _lead(tokenizer) if chat else ""
+    return AnswerForm(lead=lead, end=end_token(tokenizer, chat=chat))
+
+
+def answer_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, form: AnswerForm) -> list[list[int]]:
     """The ids of whole answers, ending in exactly one end token."""
-    return [ids if ids[-1:] == [end] else [*ids, end] for ids in plain_ids(texts, tokenizer)]
+    ids = plain_ids(form.led(texts), tokenizer)
+    return [row if row[-1:] == [form.end] else [*row, form.end] for row in ids]
 
 
 def plain_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> list[list[int]]:
@@ -83,6 +103,24 @@ def end_token(tokenizer: PreTrainedTokenizerBase, *, chat: bool) -> int:
             "the tokenizer has no EOS token, so no answer could end; set eos_token in tokenizer_config.json"
         )
     return int(tokenizer.eos_token_id)
+
+
+def _lead(tokenizer: PreTrainedTokenizerBase) -> str:
+    """What stands before an answer's text, less what the tokenizer itself puts before a text that stands alone."""
+    asking = (Message(role="user", content="?"),)
+    asked = render_conversation(asking, tokenizer, ask=True)
+    whole = render_conversation((*asking, Message(role="assistant", content=_ANSWER)), tokenizer, ask=False)
+    before = whole.rpartition(_ANSWER)[0]
+    if not before.startswith(asked):
+        return ""
+    lead = before.removeprefix(asked)
+    asked_ids, answered_ids = plain_ids([asked, before + _ANSWER], tokenizer)
+    fitting = [
+        form
+        for form in dict.fromkeys((lead, lead.removeprefix(" ")))
+        if asked_ids + plain_ids([form + _ANSWER], tokenizer)[0] == answered_ids
+    ]
+    return fitting[0] if fitting else lead
 
 
 def require_ending(tokenizer: PreTrainedTokenizerBase, eos_token_ids: Sequence[int], *, chat: bool) -> None:

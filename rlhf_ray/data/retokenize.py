@@ -11,7 +11,7 @@ import numpy as np
 
 from rlhf_ray.data.encode import encode_prompts
 from rlhf_ray.data.prompt_table import PromptFile, RowIndex
-from rlhf_ray.data.render import answer_ids, end_token, plain_ids
+from rlhf_ray.data.render import answer_form, answer_ids, plain_ids
 from rlhf_ray.data.rows import PromptRow
 from rlhf_ray.types import Completions, FinishReason, Prompts, Ragged
 
@@ -30,11 +30,11 @@ class Retokenizer:
 
     def __init__(self, rows: Iterable[PromptRow], tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        self._end = end_token(tokenizer, chat=False)
+        self._form = answer_form(tokenizer, chat=False)
         file = PromptFile()
         stream = iter(rows)
         for piece in iter(lambda: list(islice(stream, PIECE_ROWS)), []):
-            self._end = end_token(tokenizer, chat=isinstance(piece[0].prompt, tuple))
+            self._form = answer_form(tokenizer, chat=isinstance(piece[0].prompt, tuple))
             file.append(encode_prompts(piece, tokenizer, max_prompt_tokens=NO_LIMIT, on_overlong="error")[0])
         self._prompts = file.table()
         self._index = RowIndex(self._prompts.ids)
@@ -43,8 +43,8 @@ class Retokenizer:
         """Prompts and answers re-encoded; texts, ids, order and finish reasons stay. Log-probs have no meaning: 0."""
         prompts = completions.prompts
         rows = [self._index.row(row_id) for row_id in prompts.ids]
-        finished = answer_ids(completions.texts, self._tokenizer, end=self._end)
-        plain = plain_ids(completions.texts, self._tokenizer)
+        finished = answer_ids(completions.texts, self._tokenizer, form=self._form)
+        plain = plain_ids(self._form.led(completions.texts), self._tokenizer)
         answers = [
             whole if reason is FinishReason.STOP else cut
             for whole, cut, reason in zip(finished, plain, completions.finish_reasons, strict=True)

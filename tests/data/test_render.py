@@ -5,9 +5,19 @@ import copy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from rlhf_ray.data.encode import encode_demonstrations, encode_preferences, encode_prompts
-from rlhf_ray.data.render import assistant_mask, end_token, prompt_ids, prompt_text, render_conversation
+from rlhf_ray.data.render import (
+    answer_form,
+    answer_ids,
+    assistant_mask,
+    end_token,
+    prompt_ids,
+    prompt_text,
+    render_conversation,
+)
 from rlhf_ray.data.rows import DemonstrationRow, Message, PreferenceRow, PromptRow
 from rlhf_ray.errors import DataError
 
@@ -91,6 +101,42 @@ def test_an_answer_in_a_chat_ends_as_the_template_ends_a_turn(chat_tokenizer):
     other = with_template(chat_tokenizer, chat_tokenizer.chat_template.replace("<eos>", "<pad>"))
     assert end_token(other, chat=True) == 0
     assert end_token(other, chat=False) == 2
+
+
+SPACED = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}Q: {{ m['content'] }} A:"
+    "{% else %} {{ m['content'] }}{{ eos_token }}{% endif %}{% endfor %}"
+)
+
+
+def spaced_tokenizer(kind):
+    """Tokenizers that keep spaces: of bytes, or of pieces with a space of their own before every text."""
+    words = Tokenizer(models.BPE())
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if kind == "pieces":
+        words.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    texts = ["Q: Hi there. A: The film was superb.", "Q: And? A: The film was vile."]
+    words.train_from_iterator(texts * 9, trainers.BpeTrainer(vocab_size=300, special_tokens=["<eos>"]))
+    return PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", chat_template=SPACED)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "pieces"])
+def test_an_answer_begins_as_the_template_begins_it(kind):
+    """Prompt and answer laid end to end are the ids of the whole conversation, as the template writes it."""
+    tokenizer = spaced_tokenizer(kind)
+    asked = (Message(role="user", content="Hi there."),)
+    whole = render_conversation((*asked, Message(role="assistant", content="The film was vile.")), tokenizer, ask=False)
+    (answer,) = answer_ids(["The film was vile."], tokenizer, form=answer_form(tokenizer, chat=True))
+    assert rendered(asked, tokenizer) + answer == tokenizer(whole, add_special_tokens=False)["input_ids"]
+    assert answer_ids([" The film was vile."], tokenizer, form=answer_form(tokenizer, chat=True)) == [answer]
+
+
+def test_what_a_template_writes_before_every_answer_is_part_of_the_answer(chat_tokenizer):
+    block = "{% if message['role'] == 'assistant' %}j {% endif %}{{ message['content'] }}"
+    thinking = with_template(chat_tokenizer, chat_tokenizer.chat_template.replace("{{ message['content'] }}", block))
+    # <assistant> j c <eos>, of which the request for an answer writes the first
+    assert answer_ids(["c"], thinking, form=answer_form(thinking, chat=True)) == [[12, 5, 2]]
+    assert answer_ids(["c"], thinking, form=answer_form(thinking, chat=False)) == [[5, 2]]
 
 
 def test_a_missing_template_says_how_to_supply_one(bos_tokenizer):

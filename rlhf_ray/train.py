@@ -164,6 +164,10 @@ def _run_job(words: list[str], *, own: tuple[str, ...], number: int) -> JobResul
         if loaded.config.reuse != "off" and loaded.config.resume is None and not loaded.config.dry_run:
             earlier = earlier_job(Path(loaded.config.run_dir).parent, asdict(loaded.config))
         if earlier is not None and earlier.finished:
+            sys.stderr.write(
+                f"job {number}: {_shown(earlier.run_dir)} finished with these settings before and is not done again "
+                "(trackers do not count; reuse=off does it anew)\n"
+            )
             return JobResult(words=own, status="finished before", run_dir=_shown(earlier.run_dir))
         if earlier is not None:
             sys.stderr.write(f"job {number}: {_shown(earlier.run_dir)} goes on\n")

@@ -75,6 +75,7 @@ def test_of_a_sweep_one_job_fails_and_the_others_go_on_and_a_second_start_does_w
     again = call(tmp_path, *sweep)
     assert again.returncode == 1
     assert told(again.stdout) == ["finished before", "failed"]
+    assert f"all/{runs[0].name} finished with these settings before and is not done again" in again.stderr
     assert sorted((tmp_path / "all").iterdir()) == runs, "the failed job went on in its directory"
 
 

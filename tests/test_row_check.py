@@ -164,16 +164,16 @@ def test_rows_that_the_template_refuses_are_skipped_on_request_and_counted(confi
     folder = Path(config.model.path)
     made = file_tables(files_of(config), load_tokenizer(folder), model_dir=folder, lengths=lengths_of(config))
     assert [note for note in made.notes if "skipped" in note] == [
-        f"{tmp_path / 'c.jsonl'}: kept 2, skipped 1",
-        f"{tmp_path / 'd.jsonl'}: kept 2, skipped 2",
-        f"{tmp_path / 'q.jsonl'}: kept 2, skipped 1",
+        f"prompts: {tmp_path / 'c.jsonl'}: kept 2, skipped 1",
+        f"demonstrations: {tmp_path / 'd.jsonl'}: kept 2, skipped 2",
+        f"preferences: {tmp_path / 'q.jsonl'}: kept 2, skipped 1",
     ]
     assert (made.fates.kept, made.fates.skipped) == (6, 4)
     rows = FileRows(files_of(config), load_tokenizer(folder), model_dir=folder).demonstrations()
     assert [row.id for row in rows] == ["2", "4"]
-    assert [(bad.line, bad.reason.partition(":")[0]) for bad in rows.report.skipped] == [
-        (1, "the chat template refuses a conversation with the roles system, user"),
-        (3, '"messages" is an empty list; accepted'),
+    assert [(fault.lines, fault.reason.partition(":")[0]) for fault in rows.report.faults] == [
+        ((1,), "the chat template refuses a conversation with the roles system, user"),
+        ((3,), '"messages" is an empty list; accepted'),
     ]
 
 

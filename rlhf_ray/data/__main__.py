@@ -97,7 +97,7 @@ def _blocks(check: FileCheck, unit: str) -> Iterator[RenderableType]:
     shown = ", ".join(f"{value:.0f}" for value in np.percentile(check.lengths, PERCENTILES))
     table.add_row(f"length in {unit}: least, half, 90 %, 99 %, most", shown)
     yield table
-    if check.report.skipped:
+    if check.report.faults:
         yield Text(listing(check.report).removeprefix("\n"), style="red")
     for training, held_out in check.shared[:NUM_SHARED]:
         yield Text(f"  rows {training} (trained on) and {held_out} (held out) have the same prompt", style="yellow")

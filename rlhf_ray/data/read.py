@@ -5,7 +5,8 @@ A row's id is its number in its source. Rows come one after the other, so that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
@@ -19,7 +20,16 @@ from rlhf_ray.errors import DataError
 OnBadRow = Literal["error", "skip"]
 Row = TypeVar("Row", PromptRow, DemonstrationRow, PreferenceRow)
 
-_MAX_LISTED = 20  # bad rows named in one message
+_MAX_LISTED = 20  # reasons in one message, and lines named for each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Why some rows of a file cannot be used."""
+
+    reason: str
+    count: int
+    lines: tuple[int, ...]  # the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +39,7 @@ class ReadReport:
     path: Path
     kept: int
     num_skipped: int
-    skipped: tuple[BadRow, ...]  # the first of them
+    faults: tuple[Fault, ...]  # the first of them, in the order of their first lines
 
     @property
     def summary(self) -> str:
@@ -51,10 +61,10 @@ class RowStream(Generic[Row]):
         self._parse: Callable[[str, object, Layout], Row] = parse
         self._layout = layout
         self._on_bad_row = on_bad_row
-        self.report = ReadReport(path=path, kept=0, num_skipped=0, skipped=())
+        self.report = ReadReport(path=path, kept=0, num_skipped=0, faults=())
 
     def __iter__(self) -> Iterator[Row]:
-        kept, num_bad, bad = 0, 0, list[BadRow]()
+        kept, num_bad, bad = 0, 0, _Faults()
         for item in numbered_rows(self._path):
             if isinstance(item, BadRow):
                 problem = item
@@ -68,9 +78,8 @@ class RowStream(Generic[Row]):
                     yield row
                     continue
             num_bad += 1
-            if len(bad) < _MAX_LISTED:
-                bad.append(problem)
-        self.report = ReadReport(path=self._path, kept=kept, num_skipped=num_bad, skipped=tuple(bad))
+            bad.add(problem)
+        self.report = ReadReport(path=self._path, kept=kept, num_skipped=num_bad, faults=bad.found())
         self._refuse()
 
     def that_pass(self, check: Callable[[Row], None]) -> RowStream[Row]:
@@ -98,6 +107,28 @@ class RowStream(Generic[Row]):
             )
 
 
+class _Faults:
+    """Bad rows by their reasons; what is kept of them is bounded, however many there are."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._lines: dict[str, list[int]] = {}
+
+    def add(self, row: BadRow) -> None:
+        if row.reason not in self._counts and len(self._counts) == _MAX_LISTED:
+            return
+        self._counts[row.reason] += 1
+        lines = self._lines.setdefault(row.reason, [])
+        if len(lines) < _MAX_LISTED:
+            lines.append(row.line)
+
+    def found(self) -> tuple[Fault, ...]:
+        return tuple(
+            Fault(reason=reason, count=count, lines=tuple(self._lines[reason]))
+            for reason, count in self._counts.items()
+        )
+
+
 def read_prompts(path: Path, *, layout: Layout, on_bad_row: OnBadRow) -> RowStream[PromptRow]:
     """See layout.parse_prompt."""
     return RowStream(path, _prompt_row, layout=layout, on_bad_row=on_bad_row)
@@ -114,10 +145,15 @@ def read_preferences(path: Path, *, layout: Layout, on_bad_row: OnBadRow) -> Row
 
 
 def listing(report: ReadReport) -> str:
-    """The first bad rows, a line each."""
-    lines = [f"\n  line {row.line}: {row.reason}" for row in report.skipped]
-    more = report.num_skipped - len(lines)
-    return "".join(lines) + (f"\n  and {more} more" if more else "")
+    """What is wrong with the bad rows, a line for each reason."""
+    lines = [f"\n  {_named(fault.lines, fault.count)}: {fault.reason}" for fault in report.faults]
+    more = report.num_skipped - sum(fault.count for fault in report.faults)
+    return "".join(lines) + (f"\n  and {more} more rows, for other reasons" if more else "")
+
+
+def _named(lines: Sequence[int], count: int) -> str:
+    more = f" and {count - len(lines)} more" if count > len(lines) else ""
+    return ("line " if count == 1 else "lines ") + ", ".join(map(str, lines)) + more
 
 
 def _prompt_row(row_id: str, value: object, layout: Layout) -> PromptRow:

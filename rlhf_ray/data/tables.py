@@ -57,7 +57,7 @@ class Tables:
     prompts: PromptTable
     held_out_prompts: PromptTable
     row_sets: Mapping[RowSet, TrainBatch[Any]]  # those there are, in the order of RowSet
-    notes: tuple[str, ...]  # what reading and encoding dropped, one line a file
+    notes: tuple[str, ...]  # what reading and encoding dropped, a line each for every kind of rows
     fates: RowFates
 
     @cached_property
@@ -89,18 +89,18 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
     rows = FileRows(files, tokenizer, model_dir=model_dir)
     asked, demos, groups = rows.prompts(), rows.demonstrations(), rows.preferences()
     prompts, held_out, report = _split_prompts(asked, encoder, files)
-    read, reports = [asked.report], [report]
+    read, reports = {"prompts": asked.report}, [report]
     row_sets: dict[RowSet, TrainBatch[Any]] = {}
     if demos is not None:
         train_demos, held_out_demos, report = _split_batches(demos, encoder.demonstrations, files)
         row_sets |= {RowSet.DEMONSTRATIONS: train_demos, RowSet.HELD_OUT_DEMONSTRATIONS: held_out_demos}
-        read.append(demos.report)
+        read["demonstrations"] = demos.report
         reports.append(report)
     if groups is not None:
         encode = partial(encoder.preferences, as_pairs=in_pairs(groups))
         train_groups, held_out_groups, report = _split_batches(groups, encode, files)
         row_sets |= {RowSet.PREFERENCES: train_groups, RowSet.HELD_OUT_PREFERENCES: held_out_groups}
-        read.append(groups.report)
+        read["preferences"] = groups.report
         reports.append(report)
     return Tables(
         prompts=prompts,
@@ -108,10 +108,10 @@ def file_tables(files: DataFiles, tokenizer: PreTrainedTokenizerBase, *, model_d
         row_sets=row_sets,
         notes=tuple(
             note
-            for rows, report in zip(read, reports, strict=True)
-            for note in (rows.summary, f"{rows.path}: {report.summary}")
+            for (kind, rows), report in zip(read.items(), reports, strict=True)
+            for note in (f"{kind}: {rows.summary}", f"{kind}: {rows.path}: {report.summary}")
         ),
-        fates=_fates(read, reports),
+        fates=_fates(list(read.values()), reports),
     )
 
 

@@ -48,7 +48,7 @@ def test_the_most_demanding_kind_is_found(tmp_path):
 def test_bad_lines_are_counted_and_named(tmp_path):
     check = check_file(write(tmp_path / "p.jsonl", {"prompt": "a"}, {"prompt": 17}, []), plan(), kind="prompts")
     assert (check.report.kept, check.report.num_skipped) == (1, 2)
-    assert [row.line for row in check.report.skipped] == [2, 3]
+    assert [fault.lines for fault in check.report.faults] == [(2,), (3,)]
 
 
 def test_rows_that_the_models_template_refuses_are_bad_lines_too(tmp_path, chat_tokenizer):
@@ -59,7 +59,7 @@ def test_rows_that_the_models_template_refuses_are_bad_lines_too(tmp_path, chat_
     file = write(tmp_path / "p.jsonl", {"prompt": [{"role": "system", "content": "b"}, user]}, {"prompt": [user]})
     check = check_file(file, plan(strict, format="chat"), kind="prompts")
     assert (check.report.kept, check.report.num_skipped) == (1, 1)
-    assert (check.report.skipped[0].line, "no system turn" in check.report.skipped[0].reason) == (1, True)
+    assert (check.report.faults[0].lines, "no system turn" in check.report.faults[0].reason) == ((1,), True)
 
 
 def test_rows_in_both_parts_are_named_by_their_lines(tmp_path):

@@ -49,6 +49,10 @@ def lenient(path):
     return rows_and_report(read_prompts(path, layout=PLAIN, on_bad_row="skip"))
 
 
+def bad_lines(report):
+    return sorted(line for fault in report.faults for line in fault.lines)
+
+
 VARIANTS = pytest.mark.parametrize(
     ("newline", "start"), [("\n", ""), ("\r\n", ""), ("\n", "\ufeff"), ("\r\n", "\ufeff")]
 )
@@ -79,7 +83,7 @@ def test_skipping_keeps_the_good_rows_under_their_line_numbers(tmp_path, newline
         ("9", "Name a fish."),
     ]
     assert report.summary == f"{path}: kept 4, skipped 4"
-    assert [row.line for row in report.skipped] == [2, 4, 5, 6]
+    assert bad_lines(report) == [2, 4, 5, 6]
 
 
 @VARIANTS
@@ -87,7 +91,7 @@ def test_keys_are_not_taken_from_the_first_row(tmp_path, newline, start):
     path = write(tmp_path, MOVED, newline=newline, start=start)
     rows, report = lenient(path)
     assert [row.id for row in rows] == ["2", "7", "8", "9"]
-    assert [row.line for row in report.skipped] == [1, 3, 5, 6]
+    assert bad_lines(report) == [1, 3, 5, 6]
     with pytest.raises(DataError, match=r"line 1: no key .*\n.*line 3: not valid JSON.*\n.*line 5: .*\n.*line 6: "):
         strict(path)
 
@@ -133,8 +137,17 @@ def test_strict_reading_refuses_empty_prompts_with_row_numbers_and_reasons(tmp_p
     with pytest.raises(DataError) as refusal:
         strict(path)
     assert str(refusal.value).splitlines()[1:] == [
-        f'  line {line}: "prompt" is {reason}; accepted: a non-empty string'
-        for line, (_, reason) in enumerate(EMPTY, start=1)
+        f'  {lines}: "prompt" is {reason}; accepted: a non-empty string'
+        for lines, reason in (
+            ("lines 1, 2", "empty"),
+            ("line 3", "null"),
+            ("line 4", "an empty list"),
+            ("lines 5, 6", "a list of chat messages, and this file is read as plain text"),
+            ("lines 7, 8", "nothing but special tokens"),
+            ("line 9", "not valid Unicode (a lone surrogate)"),
+            ("line 10", "true or false"),
+            ("line 11", "an object"),
+        )
     ]
 
 
@@ -157,25 +170,39 @@ def test_lines_that_break_the_parser_are_bad_rows(tmp_path, line, reason):
     path = tmp_path / "prompts.jsonl"
     path.write_bytes(line + b'\n{"prompt":"good"}')
     _, report = lenient(path)
-    assert [row.line for row in report.skipped] == [1]
-    assert reason in report.skipped[0].reason
+    assert bad_lines(report) == [1]
+    assert reason in report.faults[0].reason
 
 
 def test_a_repeated_key_is_a_bad_row_with_its_line_and_key(tmp_path):
     lines = ['{"prompt":"a"}', '{"prompt":"a","prompt":"b"}', '{"prompt":"a","x":[{"ü":1,"ü":2}]}']
     rows, report = lenient(write(tmp_path, lines))
     assert [row.prompt for row in rows] == ["a"]
-    assert [(row.line, row.reason) for row in report.skipped] == [
-        (2, "not usable JSON: the key 'prompt' is there twice"),
-        (3, "not usable JSON: the key 'ü' is there twice"),
+    assert [(fault.lines, fault.reason) for fault in report.faults] == [
+        ((2,), "not usable JSON: the key 'prompt' is there twice"),
+        ((3,), "not usable JSON: the key 'ü' is there twice"),
+    ]
+
+
+def test_rows_with_one_fault_are_one_line_and_hide_no_other_fault(tmp_path):
+    path = write(tmp_path, ["{}"] * 30 + ['{"prompt":7}', '{"prompt":"good"}'])
+    with pytest.raises(DataError) as refusal:
+        strict(path)
+    named = ", ".join(str(line) for line in range(1, 21))
+    assert str(refusal.value).splitlines()[1:] == [
+        f'  lines {named} and 10 more: no key "prompt" (the row has no keys)',
+        '  line 31: "prompt" is a number; accepted: a non-empty string',
     ]
 
 
 def test_long_listings_are_cut_and_counted(tmp_path):
-    path = write(tmp_path, ["{}"] * 30 + ['{"prompt":"good"}'])
+    path = write(tmp_path, [f'{{"x{i}":0}}' for i in range(30)] + ['{"prompt":"good"}'])
     with pytest.raises(DataError) as refusal:
         strict(path)
-    assert str(refusal.value).splitlines()[-2:] == ['  line 20: no key "prompt" (the row has no keys)', "  and 10 more"]
+    assert str(refusal.value).splitlines()[-2:] == [
+        '  line 20: no key "prompt" (the row has "x19")',
+        "  and 10 more rows, for other reasons",
+    ]
 
 
 def test_repeated_rows_are_kept_under_different_ids(tmp_path):
@@ -187,7 +214,7 @@ def test_demonstrations_need_both_texts(tmp_path):
     path = write(tmp_path, ['{"prompt":"a","response":" b"}', '{"prompt":"a"}', '{"prompt":"a","response":""}'])
     rows, report = rows_and_report(read_demonstrations(path, layout=PLAIN, on_bad_row="skip"))
     assert [(row.id, row.prompt, row.response) for row in rows] == [("1", "a", " b")]
-    assert [row.reason for row in report.skipped] == [
+    assert [fault.reason for fault in report.faults] == [
         'no key "response" (the row has "prompt")',
         '"response" is empty; accepted: a non-empty string',
     ]
@@ -197,7 +224,7 @@ def test_preferences_need_two_different_answers(tmp_path):
     path = write(tmp_path, ['{"prompt":"a","chosen":"b","rejected":"c"}', '{"prompt":"a","chosen":"b","rejected":"b"}'])
     rows, report = rows_and_report(read_preferences(path, layout=PLAIN, on_bad_row="skip"))
     assert [(row.id, row.prompt, row.answers, row.labels) for row in rows] == [("1", "a", ("b", "c"), (1, 0))]
-    assert [row.reason for row in report.skipped] == ['"chosen" and "rejected" are the same text']
+    assert [fault.reason for fault in report.faults] == ['"chosen" and "rejected" are the same text']
 
 
 JSON = st.recursive(
@@ -223,7 +250,7 @@ def test_any_json_is_kept_exactly_when_its_prompt_is_text(tmp_path, values):
         return
     rows, report = lenient(path)
     assert {row.id: row.prompt for row in rows} == good
-    assert report.kept + len(report.skipped) == len(values)
+    assert report.kept + report.num_skipped == len(values)
 
 
 def is_text(text):

@@ -124,7 +124,7 @@ def test_nulls_of_a_table_are_bad_values_not_text(tmp_path):
     pq.write_table(table, tmp_path / "p.parquet")
     rows = read_preferences(tmp_path / "p.parquet", layout=layout_of(DataConfig()), on_bad_row="skip")
     assert [row.id for row in rows] == ["1"]
-    assert rows.report.skipped[0].reason == '"prompt" is null; accepted: a non-empty string'
+    assert rows.report.faults[0].reason == '"prompt" is null; accepted: a non-empty string'
 
 
 def test_rows_are_read_anew_by_every_iteration(tmp_path):

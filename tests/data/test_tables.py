@@ -104,8 +104,8 @@ def test_what_is_made_of_rows_stays_in_files(tmp_path, bos_tokenizer):
 def test_dropped_and_cut_prompts_are_counted(tmp_path, bos_tokenizer):
     made = file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths(4, on_long_prompt="drop"))
     assert made.notes[:2] == (
-        f"{tmp_path / 'p.jsonl'}: kept 40, skipped 0",
-        f"{tmp_path / 'p.jsonl'}: kept 24, dropped 16, cut 0 for their length",
+        f"prompts: {tmp_path / 'p.jsonl'}: kept 40, skipped 0",
+        f"prompts: {tmp_path / 'p.jsonl'}: kept 24, dropped 16, cut 0 for their length",
     )
     cut = file_tables(
         files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths(4, on_long_prompt="truncate_left")

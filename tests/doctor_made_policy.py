@@ -79,6 +79,13 @@ MADE_POLICY = (
         healthy={"response/repetition_4gram": [0.18, 0.2, 0.22, 0.25, 0.24, 0.26, 0.25, 0.24]},
     ),
     Made(
+        rule="mode_collapse.length",
+        sick={"response/length_mean": [8.75, 9, 8.5, 8.75, 7, 5, 1.25, 1, 1, 1]},
+        onset=7,
+        severity=CRITICAL,
+        healthy={"response/length_mean": [9, 8, 12, 3, 11, 8, 10, 3, 9, 4]},
+    ),
+    Made(
         rule="policy_instability.clip_fraction",
         sick={"policy/clipfrac_avg": [0.1, 0.1, 0.3, 0.35, 0.3, 0.3, 0.3, 0.3]},
         onset=3,

@@ -49,6 +49,17 @@ ADVICE: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
         ("entropy_bonus", "beta_up", "prompts", "temperature_up", "lr_down"),
         ("policy/entropy_avg", "response/distinct_2", "response/repetition_4gram", "eval/gold_score"),
     ),
+    "mode_collapse.length": (
+        "answers shrink",
+        (
+            "the shortest answer earns the best score: the reward model prefers it",
+            "a penalty that only longer answers pay (missing end, KL per token) outweighs the score",
+            "the critic predicts nothing, so that every long answer looks worse than expected",
+            "learning rate too high",
+        ),
+        ("samples", "beta_up", "lr_down", "critic_lr", "go_back"),
+        ("response/length_mean", "response/distinct_2", "val/explained_variance", "eval/gold_score"),
+    ),
     "policy_instability": (
         "policy unstable",
         ("learning rate too high", "too many passes over each batch", "advantages of small batches are noisy"),

@@ -62,7 +62,7 @@ def findings_of(case: Case, rules: Rules, only: Sequence[str] = tuple(CHECKS)) -
     """The findings of one stage, by the rules named."""
     symptoms = []
     for name in only:
-        rule = rules[name]
+        rule = rules[name].of_one_step() if case.log.has_one_step else rules[name]
         if rule.stage not in ("any", case.log.stage) or case.missing(rule):
             continue
         symptom = CHECKS[name](case, rule)
@@ -92,7 +92,7 @@ def _applies(rule: Rule, case: Case) -> bool:
 
 
 def _short(log: RunLog) -> list[str]:
-    if all(len(stage.steps) == 1 for stage in log.stages):
+    if all(stage.has_one_step for stage in log.stages):
         return ["one step only: what needs a course (trends, jumps, shifts) could not be checked"]
     return []
 

@@ -45,7 +45,7 @@ start means "not logged"; elsewhere it is a finding. A cut last line is left out
 ## How rules work
 
 A limit counts once it is passed for `persistence` points: p of p + 2 neighbours; 2 in logs of fewer than 7 points
-that count steps in larger strides; one more for every tenfold beyond 100 points; 1 where there is one point only.
+that count steps in larger strides; one more for every tenfold beyond 100 points; 1 in a log of one step.
 `baseline` is the number of first points whose median is the run's own start; `window` the number of points before,
 whose median and median absolute deviation (`spread` times) a rise is compared with. Healthy stretches are split where
 the slopes of score, KL, held-out score and entropy change (change points by `ruptures`). `watch` is healthy; `warning`

@@ -33,15 +33,15 @@ class Limit:
 
 
 def needed(steps: Floats, persistence: float) -> int:
-    """How many bad points make a run: `persistence`; 2 where few points stand for many steps each; 1 of 1.
+    """How many bad points make a run: `persistence`; 2 where few points stand for many steps each.
 
     Long logs ask the same question more often: one more for every tenfold beyond 100 points, unless one is enough.
     """
-    if len(steps) <= 1 or persistence <= 1:
+    if persistence <= 1:
         return 1
-    if len(steps) < _SHORT and np.median(np.diff(steps)) > 1:
+    if 1 < len(steps) < _SHORT and np.median(np.diff(steps)) > 1:
         return min(2, int(persistence))
-    return int(persistence) + max(0, int(np.log10(len(steps) / 100.0)))
+    return int(persistence) + max(0, int(np.log10(max(len(steps), 1) / 100.0)))
 
 
 def persistent(bad: Flags, least: int) -> Run | None:

@@ -54,6 +54,10 @@ class Rule:
     def __getitem__(self, number: str) -> float:
         return self.numbers[number]
 
+    def of_one_step(self) -> Rule:
+        """For a log of one step, which nothing can outlast: one point is enough."""
+        return replace(self, numbers={n: 1 if n.endswith("persistence") else own for n, own in self.numbers.items()})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:

@@ -89,6 +89,16 @@ POLICY_RULES = (
         "collapsed models repeat a sentence to the end (MOSS-RLHF #2)",
     ),
     (
+        "mode_collapse.length",
+        "ppo",
+        (("response/length_mean", "eval/length_mean"),),
+        "the answers shrink to a share of their length at the start, by `noise` times the noise of the mean length: "
+        "towards empty ones",
+        {"warning": 0.4, "critical": 0.2, "noise": 4.0, "baseline": 5, "persistence": 3},
+        "relative to the run's own start; healthy runs grow rather (30 to 44 tokens on TL;DR, Singhal et al. 2023, "
+        "2310.03716)",
+    ),
+    (
         "policy_instability.clip_fraction",
         "ppo",
         (("policy/clipfrac_avg",),),

@@ -19,7 +19,8 @@ REWARD_RULES = (
         "reward_hacking.evaluation_flat",
         "ppo",
         (_SCORE, _HELD_OUT),
-        "the score rises by `rise` times its noise and the KL passes `kl` nats, the held-out score stays in its noise",
+        "the score rises by `rise` times its noise and the KL passes `kl` nats, the held-out score never leaves "
+        "its noise upwards",
         {"rise": 3.0, "noise": 2.0, "evaluations": 4, "kl": 5.0},
         "a reward model from few comparisons rewards nothing that matters (2210.10760: about 2000 are needed)",
     ),

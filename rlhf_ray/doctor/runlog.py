@@ -65,6 +65,11 @@ class StageLog:
         parts = [series.steps for series in self.series.values()] + list(self.nonfinite.values())
         return np.unique(np.concatenate(parts)) if parts else EMPTY.steps
 
+    @property
+    def has_one_step(self) -> bool:
+        """Whether it is a snapshot. A metric that has one point so far, in a log of several steps, makes it none."""
+        return all(series.size <= 1 for series in self.series.values()) and len(self.steps) == 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:

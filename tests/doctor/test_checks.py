@@ -1,7 +1,7 @@
 """Every rule finds its illness in a made log, with the right onset, and nothing in a healthy one."""
 
 import pytest
-from doctor_cases import Made, found
+from doctor_cases import Made, found, ramp
 from doctor_made_policy import MADE_POLICY
 from doctor_made_reward import MADE_REWARD
 
@@ -84,3 +84,22 @@ def test_a_reward_model_that_never_agreed_with_the_judge_is_not_hacked() -> None
 
 def test_the_critics_first_updates_are_not_judged() -> None:
     assert found({"val/explained_variance": [-7.0, -5.0, -4.0]}, "value_failure.explained_variance") == []
+
+
+@pytest.mark.parametrize(("judged", "severity"), [(1, None), (2, None), (3, Severity.CRITICAL)])
+def test_the_first_points_after_the_warm_up_must_last_like_any_others(judged: int, severity: Severity | None) -> None:
+    log = {"val/explained_variance": [-7.0, -5.0, -4.0] + [-3.0] * judged}
+    findings = found(log, "value_failure.explained_variance")
+    assert [finding.severity for finding in findings] == ([] if severity is None else [severity])
+
+
+def test_the_only_point_of_a_metric_is_enough_in_a_log_of_one_step_alone() -> None:
+    assert found({"objective/kl": [90.0]}, "runaway_kl.level") != []
+    assert found({"objective/kl": [90.0], "objective/scores": [1.0, 2.0, 3.0]}, "runaway_kl.level") == []
+
+
+def test_a_held_out_score_that_rose_and_fell_again_is_not_flat() -> None:
+    gold = ramp(0.1, 0.85, 25) + ramp(0.85, -0.2, 35)
+    log = {"objective/scores": ramp(0.0, 3.0, 60), "eval/gold_score": gold, "objective/kl": ramp(0.0, 60.0, 60)}
+    assert found(log, "reward_hacking.evaluation_flat") == []
+    assert found(log, "reward_hacking.evaluation_falls") != []

@@ -29,10 +29,10 @@ def test_a_stretch_begins_at_its_first_bad_point(marks: str, least: int, first: 
     assert (None if run is None else (run.first, run.end)) == (None if first is None else (first, end))
 
 
-def test_few_points_of_many_steps_each_need_two_and_one_alone_is_enough() -> None:
+def test_few_points_of_many_steps_each_need_two_and_one_alone_is_never_enough() -> None:
     assert needed(np.array([1000.0, 2000.0, 3000.0]), 3) == 2
     assert needed(np.array([1.0, 2.0, 3.0]), 3) == 3  # the first iterations of a run
-    assert needed(np.array([1000.0]), 3) == 1
+    assert needed(np.array([1000.0]), 3) == 3
 
 
 def test_long_logs_need_more() -> None:

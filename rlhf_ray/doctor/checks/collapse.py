@@ -1,16 +1,19 @@
-"""Mode collapse: entropy, variety, repetition."""
+"""Mode collapse: entropy, variety, repetition, length."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from rlhf_ray.doctor.checks.case import Case
 from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start
 from rlhf_ray.doctor.findings import Symptom
-from rlhf_ray.doctor.robust import Limit, start_level
+from rlhf_ray.doctor.robust import Limit, noise, start_level
 from rlhf_ray.doctor.rules import Rule
 from rlhf_ray.doctor.runlog import Series
 
 _ENTROPY = "policy/entropy_avg"
 _VARIETY = ("response/distinct_2", "response/distinct_1", "eval/distinct_2")
+_LENGTH = ("response/length_mean", "eval/length_mean")
 _REPETITION = ("response/repetition_4gram", "eval/repetition_4gram")
 
 
@@ -48,6 +51,15 @@ def repetition(case: Case, rule: Rule) -> Symptom | None:
     )
     metric = case.log.first_name(*_REPETITION)
     return above(series, series.values, limits, metric=metric, summary="answers repeat themselves")
+
+
+def length(case: Case, rule: Rule) -> Symptom | None:
+    """Mean length against its start, where it is below it by more than noise."""
+    series = case.get(*_LENGTH)
+    start = start_level(series, rule["baseline"]) if series.size else 0.0
+    share = np.where(start - series.values > rule["noise"] * noise(series.values), share_of_start(series, rule), 1.0)
+    summary = f"the answers have shrunk below {rule['warning']:.0%} of their length at the start ({start:.3g} tokens)"
+    return above(series, -share, _negated(limits_of(rule)), metric=case.log.first_name(*_LENGTH), summary=summary)
 
 
 def _below_share(series: Series, rule: Rule, *, metric: str, what: str) -> Symptom | None:

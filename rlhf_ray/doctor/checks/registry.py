@@ -17,6 +17,7 @@ CHECKS: Mapping[str, Check] = {
     "mode_collapse.entropy_floor": collapse.entropy_floor,
     "mode_collapse.distinct": collapse.distinct,
     "mode_collapse.repetition": collapse.repetition,
+    "mode_collapse.length": collapse.length,
     "policy_instability.clip_fraction": policy.clip_fraction,
     "policy_instability.approx_kl": policy.approx_kl,
     "policy_instability.ratio": policy.ratio,

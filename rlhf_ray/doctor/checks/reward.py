@@ -43,13 +43,16 @@ def evaluation_falls(case: Case, rule: Rule) -> Symptom | None:
 
 
 def evaluation_flat(case: Case, rule: Rule) -> Symptom | None:
-    """The score has risen clearly, the held-out score has not moved out of its noise."""
+    """The score has risen clearly, no two neighbouring held-out scores are above the first by more than noise.
+
+    A held-out score that rose and fell again is the matter of evaluation_falls.
+    """
     held_out, score, kl = case.get(*HELD_OUT), case.get(*SCORE), case.get("objective/kl", "eval/kl")
     if held_out.size < max(3, rule["evaluations"]) or score.size < 6 or not kl.size or kl.values[-1] < rule["kl"]:
         return None
     third = score.size // 3
     risen = float(np.median(score.values[-third:]) - np.median(score.values[:third]))
-    gained = float(np.median(held_out.values[-2:]) - held_out.values[0])
+    gained = float((0.5 * (held_out.values[:-1] + held_out.values[1:])).max() - held_out.values[0])
     uncertainty = max(_uncertainty(case, held_out), noise(held_out.values))
     if risen < rule["rise"] * max(noise(score.values), 1e-12) or gained > rule["noise"] * uncertainty:
         return None

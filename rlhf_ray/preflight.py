@@ -11,8 +11,9 @@ from typing import Literal
 
 from rlhf_ray.config.derived import is_tiny, longest_answer, longest_sequence, stages_to_run
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.data.layout import layout_of
+from rlhf_ray.data.layout import CHATS, layout_of
 from rlhf_ray.data.read import RowStream, read_demonstrations, read_preferences, read_prompts
+from rlhf_ray.data.render import SUPPLY_TEMPLATE
 from rlhf_ray.data.reviews import all_openings
 from rlhf_ray.data.rows import DemonstrationRow, PreferenceRow, PromptRow
 from rlhf_ray.data.sentences import all_topics
@@ -25,7 +26,6 @@ from rlhf_ray.tracking.artifacts import CARD, read_artifact
 
 # vllm 0.32, v1/attention/backends/cpu_attn.py, get_supported_head_sizes
 VLLM_CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-CHATS = ("chat", "instruction")  # formats of data that are rendered by a template
 _SMALL_RUN_BYTES = 256 << 20  # records and checkpoints of the default job
 _BYTES_PER_WEIGHT = 12  # float32 weight and two moments
 
@@ -129,8 +129,8 @@ def _policy(config: TrainConfig, directory: ModelDirectory) -> Iterator[str]:
         )
     if config.data.prompts is not None and config.data.format in CHATS and not has_chat_template(directory.path):
         yield (
-            f"data.format={config.data.format} needs a chat template, and model.path={directory.path} has none; put "
-            "one there as chat_template.jinja, or use data.format=plain with text prompts"
+            f"data.format={config.data.format} needs a chat template, and model.path={directory.path} has none; "
+            f"{SUPPLY_TEMPLATE}"
         )
     (key, answer), longest, limit = longest_answer(config), longest_sequence(config), directory.context_length
     if limit is not None and longest > limit:

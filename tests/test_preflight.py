@@ -1,6 +1,7 @@
 """What a config names in the world, looked at before anything loads."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from safetensors.numpy import save_file
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.preflight import VLLM_CPU_HEAD_SIZES, world_problems
+from rlhf_ray.tracking.artifacts import ArtifactId, Origin, write_artifact_card
 
 
 def write_model(folder: Path, *, architecture: str, tensors: Mapping[str, tuple[int, ...]], context: int = 256) -> str:
@@ -191,6 +193,31 @@ def test_chats_need_a_template_wherever_it_stands(config, tmp_path, name):
     assert "data.format=chat needs a chat template" in message
     assert "chat_template.jinja" in message
     (Path(config.model.path) / name).write_text('{"chat_template": "{{ messages }}"}')
+    assert world_problems(config) == []
+
+
+def test_a_model_of_a_run_gets_its_template_in_a_copy_without_its_card(config, tmp_path):
+    config.data.prompts = write_rows(tmp_path / "c.jsonl", {"prompt": [{"role": "user", "content": "Name a tree."}]})
+    config.data.format = "chat"
+    policy = Path(config.model.path)
+    write_artifact_card(
+        policy,
+        identity=ArtifactId(kind="policy", name="sft-policy", version=20),
+        origin=Origin(
+            run_id="r", stage="sft", config_digest="c", data_fingerprint="d", git_commit=None, seed=1, inputs="i"
+        ),
+        parents=[],
+        metrics={},
+        decision=None,
+    )
+    (message,) = world_problems(config)
+    assert "of a model that a run wrote: into a copy without its artifact.json" in message
+    copy = shutil.copytree(policy, tmp_path / "copy")
+    (copy / "chat_template.jinja").write_text("{{ messages }}")
+    config.model.path = str(copy)
+    (message,) = world_problems(config)
+    assert "chat_template.jinja was added" in message
+    (copy / "artifact.json").unlink()
     assert world_problems(config) == []
 
 

@@ -9,27 +9,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlhf_ray.data.encode import LossOn, encode_demonstrations, encode_preferences, encode_prompts
 from rlhf_ray.data.file_rows import template_check
+from rlhf_ray.data.guess import Kind
 from rlhf_ray.data.layout import Layout
 from rlhf_ray.data.order import split_rows
 from rlhf_ray.data.read import ReadReport, RowStream, read_demonstrations, read_preferences, read_prompts
 from rlhf_ray.data.render import shown_prompt
 from rlhf_ray.data.rows import AnyRow, Asked, DemonstrationRow, PreferenceRow, PromptRow
-from rlhf_ray.errors import DataError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Kind = Literal["prompts", "demonstrations", "preferences"]
-KINDS: tuple[Kind, ...] = ("preferences", "demonstrations", "prompts")  # from the most demanding
 Rows = RowStream[PromptRow] | RowStream[DemonstrationRow] | RowStream[PreferenceRow]
 NO_LIMIT = 1 << 30
+PAIR = (1.0, 0.0)  # labels of a written one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +44,17 @@ class Example:
     """One text as a model reads it; a row of preferences has one for each answer."""
 
     row_id: str
-    label: float | None  # of an answer among several
+    answer: str | None  # which of several it is: chosen, rejected, or its label
     pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A text with its lengths: tokens or, without a model, characters."""
+
+    prompt_length: int
+    answer_length: int  # with the end token
+    example: Example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +64,8 @@ class FileCheck:
     path: Path
     kind: Kind
     report: ReadReport
-    lengths: NDArray[np.int64]  # of each row's longest text: tokens or, without a model, characters
+    prompt_lengths: NDArray[np.int64]  # tokens or, without a model, characters
+    answer_lengths: NDArray[np.int64]  # of every answer, with its end token; empty for prompts
     num_repeated: int  # rows whose prompt stood in an earlier row
     shared: tuple[tuple[str, str], ...]  # (training row, held-out row) with the same prompt
     examples: tuple[Example, ...]
@@ -76,48 +85,40 @@ class Plan:
     num_examples: int
 
 
-def check_file(path: Path, plan: Plan, *, kind: Kind | None) -> FileCheck:
-    """Read a file as this kind of rows; None takes the most demanding kind that some of its rows are.
+def check_file(path: Path, plan: Plan, *, kind: Kind) -> FileCheck:
+    """Read a file as this kind of rows.
 
     Raises DataError for a file that cannot be read, has no usable row, or cannot be rendered.
     """
-    kind = _likely_kind(path, plan) if kind is None else kind
     rows = _open(path, kind, plan)
     is_held_out = np.zeros(rows.count(), dtype=bool)
     is_held_out[split_rows(len(is_held_out), share=plan.held_out_share, seed=plan.seed)[1]] = True
     first_row: dict[bool, dict[Asked, str]] = {False: {}, True: {}}
-    lengths: list[int] = []
+    prompt_lengths: list[int] = []
+    answer_lengths: list[int] = []
     examples: list[Example] = []
     every_row: Iterator[AnyRow] = iter(rows)
     for row, held_out in zip(every_row, is_held_out.tolist(), strict=True):
         first_row[held_out].setdefault(row.prompt, row.id)
         texts = list(_texts(row, plan))
-        lengths.append(max(length for length, _ in texts))
+        prompt_lengths.append(texts[0].prompt_length)
+        if not isinstance(row, PromptRow):
+            answer_lengths += [text.answer_length for text in texts]
         if len(examples) < plan.num_examples:
-            examples += [example for _, example in texts]
+            examples += [text.example for text in texts]
     training, held_out_rows = first_row[False], first_row[True]
     return FileCheck(
         path=path,
         kind=kind,
         report=rows.report,
-        lengths=np.array(lengths, dtype=np.int64),
-        num_repeated=len(lengths) - len({*training, *held_out_rows}),
+        prompt_lengths=np.array(prompt_lengths, dtype=np.int64),
+        answer_lengths=np.array(answer_lengths, dtype=np.int64),
+        num_repeated=len(prompt_lengths) - len({*training, *held_out_rows}),
         shared=tuple((training[prompt], row) for prompt, row in held_out_rows.items() if prompt in training),
         examples=tuple(examples),
         training=frozenset(training),
         held_out=frozenset(held_out_rows),
     )
-
-
-def _likely_kind(path: Path, plan: Plan) -> Kind:
-    """Demonstrations and preferences can be read as prompts, too; so ask for most first."""
-    for kind in KINDS[:-1]:
-        try:
-            _open(path, kind, plan).count()
-        except DataError:
-            continue
-        return kind
-    return "prompts"
 
 
 def _open(path: Path, kind: Kind, plan: Plan) -> Rows:
@@ -131,28 +132,42 @@ def _open(path: Path, kind: Kind, plan: Plan) -> Rows:
             return read_preferences(path, layout=plan.layout, on_bad_row="skip").that_pass(check)
 
 
-def _texts(row: AnyRow, plan: Plan) -> Iterator[tuple[int, Example]]:
-    """Length and example of each text of a row."""
+def _texts(row: AnyRow, plan: Plan) -> Iterator[Measured]:
+    """Every text of a row."""
     if plan.tokenizer is None:
         yield from _written(row)
         return
-    labels = row.labels if isinstance(row, PreferenceRow) else (None,)
-    for (ids, mask), label in zip(_encoded(row, plan, plan.tokenizer), labels, strict=True):
-        yield len(ids), Example(row_id=row.id, label=label, pieces=_pieces(ids, mask, plan.tokenizer))
+    asked = PromptRow(id=row.id, prompt=row.prompt)
+    prompts, _ = encode_prompts([asked], plan.tokenizer, max_prompt_tokens=NO_LIMIT, on_overlong="error")
+    prompt_length = len(prompts.tokens.values)
+    for (ids, mask), answer in zip(_encoded(row, plan, plan.tokenizer), _answers(row), strict=True):
+        yield Measured(
+            prompt_length=prompt_length,
+            answer_length=len(ids) - prompt_length,
+            example=Example(row_id=row.id, answer=answer, pieces=_pieces(ids, mask, plan.tokenizer)),
+        )
 
 
-def _written(row: AnyRow) -> Iterator[tuple[int, Example]]:
+def _answers(row: AnyRow) -> tuple[str | None, ...]:
+    """What to call each answer of a row."""
+    if not isinstance(row, PreferenceRow):
+        return (None,)
+    return ("chosen", "rejected") if row.labels == PAIR else tuple(f"label {label:g}" for label in row.labels)
+
+
+def _written(row: AnyRow) -> Iterator[Measured]:
     prompt = shown_prompt(row.prompt)
-    answers: Sequence[tuple[str, float | None]] = [("", None)]
+    texts: Sequence[str] = [""]
     if isinstance(row, DemonstrationRow):
-        answers = [(row.response, None)]
+        texts = [row.response]
     elif isinstance(row, PreferenceRow):
-        answers = list(zip(row.answers, row.labels, strict=True))
-    for answer, label in answers:
-        pieces = [Piece(text=prompt, trained=False), Piece(text=answer, trained=True)]
-        yield (
-            len(prompt) + len(answer),
-            Example(row_id=row.id, label=label, pieces=tuple(piece for piece in pieces if piece.text)),
+        texts = row.answers
+    for text, answer in zip(texts, _answers(row), strict=True):
+        pieces = [Piece(text=prompt, trained=False), Piece(text=text, trained=True)]
+        yield Measured(
+            prompt_length=len(prompt),
+            answer_length=len(text),
+            example=Example(row_id=row.id, answer=answer, pieces=tuple(piece for piece in pieces if piece.text)),
         )
 
 

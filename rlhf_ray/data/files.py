@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.encode import LossOn, OnOverlong
-from rlhf_ray.data.layout import Layout, layout_of
+from rlhf_ray.data.layout import CHATS, Layout, layout_of
 from rlhf_ray.data.read import OnBadRow
 from rlhf_ray.data.tokenizer import special_tokens
 
@@ -28,7 +28,7 @@ class DataFiles:
     @property
     def chat(self) -> bool:
         """Whether prompts are rendered by a chat template."""
-        return self.layout.format in ("chat", "instruction")
+        return self.layout.format in CHATS
 
 
 @dataclass(frozen=True, kw_only=True)

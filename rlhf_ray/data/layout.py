@@ -11,6 +11,7 @@ from rlhf_ray.data.rows import Asked, Conversation, Message, Post, RowError
 from rlhf_ray.data.transcripts import is_transcript, split_transcript, transcript_messages
 
 Format = Literal["plain", "chat", "instruction", "tldr"]
+CHATS = ("chat", "instruction")  # formats that are rendered by a model's template
 ROLES = ("system", "user", "assistant")
 POST_KEYS = ("subreddit", "title", "post")
 COMPLETION, SUMMARY = "completion", "summary"  # what others call the response
@@ -191,7 +192,7 @@ def _last_answer(value: object, name: str, layout: Layout) -> tuple[Conversation
 
 def _answer(value: object, name: str, layout: Layout) -> str:
     """A text, or in a chat a list with one turn of the assistant."""
-    if isinstance(value, list) and layout.format in ("chat", "instruction"):
+    if isinstance(value, list) and layout.format in CHATS:
         turns = _conversation(value, name, layout)
         if len(turns) != 1 or turns[0].role != "assistant":
             raise RowError(f'"{name}" has {len(turns)} turns; accepted: a text, or one turn of the assistant')

@@ -19,6 +19,10 @@ from rlhf_ray.errors import DataError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+SUPPLY_TEMPLATE = (
+    "put one into the model directory as chat_template.jinja (of a model that a run wrote: into a copy without its "
+    "artifact.json), or use data.format=plain with text prompts"
+)
 _ANSWER = "Zyzzyva"  # a word that no template holds
 
 
@@ -134,13 +138,15 @@ def require_ending(tokenizer: PreTrainedTokenizerBase, eos_token_ids: Sequence[i
         )
 
 
+def require_template(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises DataError where no conversation could be rendered."""
+    if not tokenizer.chat_template:
+        raise DataError("chat rows need a chat template and the tokenizer has none; " + SUPPLY_TEMPLATE)
+
+
 def render_conversation(conversation: Conversation, tokenizer: PreTrainedTokenizerBase, *, ask: bool) -> str:
     """The template's text; with `ask`, up to where the next answer begins."""
-    if not tokenizer.chat_template:
-        raise DataError(
-            "chat rows need a chat template and the tokenizer has none; put one into the model directory as "
-            "chat_template.jinja, or use data.format=plain with text prompts"
-        )
+    require_template(tokenizer)
     messages = [{"role": message.role, "content": message.content} for message in conversation]
     try:
         text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rlhf_ray.config.data import DataConfig
-from rlhf_ray.data.check import KINDS, Plan, check_file
+from rlhf_ray.data.check import Plan, check_file
+from rlhf_ray.data.guess import KINDS, guess_kind
 from rlhf_ray.data.layout import layout_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
@@ -43,4 +44,5 @@ def test_a_shown_row_can_be_used_as_all_that_it_says(tmp_path, name, row):
         "demonstrations": '"response"' in row or '"summary"' in row or '"messages"' in row,
     }
     expected = next((kind for kind in KINDS if kinds.get(kind)), "prompts")
-    assert check_file(tmp_path / "rows.jsonl", plan, kind=None).kind == expected
+    assert guess_kind(tmp_path / "rows.jsonl", plan.layout).kind == expected
+    assert check_file(tmp_path / "rows.jsonl", plan, kind=expected).report.kept == 1

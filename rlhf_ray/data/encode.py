@@ -5,7 +5,7 @@ Answers that are whole (demonstrations, written preferences) get the end token; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OnOverlong = Literal["drop", "truncate_left", "error"]
 LossOn = Literal["answer", "assistant", "all"]  # the last answer, every answer, all but the first id
+_NAMED = 20  # rows in a message
 TokenRow = Sequence[int] | NDArray[np.generic]
 
 
@@ -47,6 +48,30 @@ class LengthReport:
     def summary(self) -> str:
         """One line for the log."""
         return f"kept {self.kept}, dropped {self.dropped}, cut {self.cut} for their length"
+
+
+class OverlongError(DataError):
+    """Rows that are longer than a limit."""
+
+    def __init__(self, ids: Sequence[str], *, count: int, longest: int, limit: str) -> None:
+        super().__init__(
+            f"rows {_named(ids, count)} are longer than {limit}, the longest of them {longest} tokens; "
+            "accepted: a larger limit, or data.on_long_prompt=drop or truncate_left"
+        )
+        self.ids = tuple(ids[:_NAMED])
+        self.count = count
+        self.longest = longest
+        self.limit = limit
+
+
+def merge_overlong(errors: Sequence[OverlongError]) -> OverlongError:
+    """One error over the pieces of a file, its rows in the file's order."""
+    return OverlongError(
+        sorted((row_id for error in errors for row_id in error.ids), key=int),
+        count=sum(error.count for error in errors),
+        longest=max(error.longest for error in errors),
+        limit=errors[0].limit,
+    )
 
 
 def merge_reports(reports: Sequence[LengthReport]) -> LengthReport:
@@ -66,7 +91,7 @@ def encode_prompts(
     Raises DataError naming the rows that have no ids of their own, or are too long under "error".
     """
     tokens = _prompt_ids(rows, tokenizer, max_tokens=max_prompt_tokens)
-    overlong = [i for i, ids in enumerate(tokens) if len(ids) > max_prompt_tokens]
+    overlong = {i: len(ids) for i, ids in enumerate(tokens) if len(ids) > max_prompt_tokens}
     kept, report = _by_length(rows, overlong, limit=f"max_prompt_tokens={max_prompt_tokens}", on_overlong=on_overlong)
     texts = [shown_prompt(row.prompt) for row in rows]
     if on_overlong == "truncate_left":
@@ -185,7 +210,9 @@ def _prompt_ids(rows: Sequence[AnyRow], tokenizer: PreTrainedTokenizerBase, *, m
     special = set(tokenizer.all_special_ids)
     empty = [row.id for row, ids in zip(rows, tokens, strict=True) if special.issuperset(ids)]
     if empty:
-        raise DataError(f"empty prompts in rows {_named(empty)}: no token of their own; accepted: non-empty text")
+        raise DataError(
+            f"empty prompts in rows {_named(empty, len(empty))}: no token of their own; accepted: non-empty text"
+        )
     return tokens
 
 
@@ -206,12 +233,12 @@ def _fit(
     on_overlong: OnOverlong,
 ) -> tuple[list[int], LengthReport]:
     """Which rows stay. An answer is never cut: one that leaves its prompt no room cannot be truncated."""
-    overlong = [i for i, length in enumerate(lengths) if length > max_tokens]
-    limit = f"max_tokens={max_tokens}"
+    overlong = {i: length for i, length in enumerate(lengths) if length > max_tokens}
+    limit = f"max_prompt_tokens + max_answer_tokens = {max_tokens}"
     hopeless = [rows[i].id for i in overlong if answer_lengths[i] >= max_tokens]
     if on_overlong == "truncate_left" and hopeless:
         raise DataError(
-            f"answers of rows {_named(hopeless)} alone fill {limit}, and answers are never cut; "
+            f"answers of rows {_named(hopeless, len(hopeless))} alone fill {limit}, and answers are never cut; "
             "accepted: a larger limit, or data.on_long_prompt=drop"
         )
     return _by_length(rows, overlong, limit=limit, on_overlong=on_overlong)
@@ -219,21 +246,21 @@ def _fit(
 
 def _by_length(
     rows: Sequence[AnyRow],
-    overlong: Sequence[int],
+    overlong: Mapping[int, int],
     *,
     limit: str,
     on_overlong: OnOverlong,
 ) -> tuple[list[int], LengthReport]:
-    """Which rows stay, and the report; DataError under "error"."""
+    """Which rows stay, and the report; OverlongError under "error". `overlong` has rows and their lengths."""
     if overlong and on_overlong == "error":
-        named = _named([rows[i].id for i in overlong])
-        raise DataError(f"rows {named} are longer than {limit}; accepted: data.on_long_prompt=drop or truncate_left")
+        ids = list(dict.fromkeys(rows[i].id for i in overlong))  # pairs of one row share its id
+        raise OverlongError(ids, count=len(ids), longest=max(overlong.values()), limit=limit)
     gone = set(overlong) if on_overlong == "drop" else set()
     kept = [i for i in range(len(rows)) if i not in gone]
     return kept, LengthReport(kept=len(kept), dropped=len(gone), cut=len(overlong) - len(gone))
 
 
-def _named(ids: Sequence[str]) -> str:
-    """Row ids for a message, the first twenty."""
-    more = f" and {len(ids) - 20} more" if len(ids) > 20 else ""
-    return ", ".join(ids[:20]) + more
+def _named(ids: Sequence[str], count: int) -> str:
+    """The first row ids for a message, out of so many."""
+    more = f" and {count - _NAMED} more" if count > _NAMED else ""
+    return ", ".join(ids[:_NAMED]) + more

@@ -12,9 +12,11 @@ import numpy as np
 
 from rlhf_ray.data.encode import (
     LengthReport,
+    OverlongError,
     encode_demonstrations,
     encode_preferences,
     encode_prompts,
+    merge_overlong,
     merge_reports,
 )
 from rlhf_ray.data.file_rows import FileRows
@@ -172,9 +174,11 @@ def in_pairs(groups: RowStream[PreferenceRow]) -> bool:
 def encode_piece(
     rows: RowStream[Row], encode: Callable[[list[Row]], tuple[Encoded, LengthReport]], piece: list[Row]
 ) -> tuple[Encoded, LengthReport]:
-    """Some of the rows, encoded; errors name the file."""
+    """Some of the rows, encoded; errors name the file, but that of lengths, which is told for all pieces together."""
     try:
         return encode(piece)
+    except OverlongError:
+        raise
     except RowError as error:
         raise DataError(f"{rows.report.path}: {error} (on_bad_row=skip would leave it out)") from error
     except DataError as error:
@@ -188,12 +192,22 @@ def encode_all(
     *,
     append: Callable[[bool, Encoded], None],
 ) -> LengthReport:
-    """Every piece of the file goes to its part, (held out?, piece). DataError where a part is left without a row."""
+    """Every piece of the file goes to its part, (held out?, piece).
+
+    DataError where rows are too long, of all of them together, and where a part is left without a row.
+    """
     reports: dict[bool, list[LengthReport]] = {False: [], True: []}
+    overlong: list[OverlongError] = []
     for held_out, piece in split_stream(rows, share=files.held_out_share, seed=files.seed):
-        encoded, report = encode_piece(rows, encode, piece)
+        try:
+            encoded, report = encode_piece(rows, encode, piece)
+        except OverlongError as error:
+            overlong.append(error)
+            continue
         append(held_out, encoded)
         reports[held_out].append(report)
+    if overlong:
+        raise DataError(f"{rows.report.path}: {merge_overlong(overlong)}")
     total = merge_reports([*reports[False], *reports[True]])
     if not total.kept:
         raise DataError(f"{rows.report.path}: no row left: {total.summary}; accepted: a larger limit, or truncate_left")

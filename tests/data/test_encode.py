@@ -65,7 +65,9 @@ def test_truncation_without_bos_keeps_the_last_ids(tokenizer):
 
 def test_error_names_the_rows_and_the_limit(bos_tokenizer):
     rows = prompts_of(letters(15), letters(16), letters(400))
-    with pytest.raises(DataError, match="rows 2, 3 are longer than max_prompt_tokens=16"):
+    with pytest.raises(
+        DataError, match="rows 2, 3 are longer than max_prompt_tokens=16, the longest of them 401 tokens; accepted: "
+    ):
         encode_prompts(rows, bos_tokenizer, max_prompt_tokens=16, on_overlong="error")
 
 
@@ -111,7 +113,7 @@ def test_long_demonstrations_lose_the_left_of_the_prompt_never_the_response(bos_
 
 def test_a_response_that_leaves_its_prompt_no_room_is_refused(bos_tokenizer):
     rows = [DemonstrationRow(id="7", prompt="a", response="b c d")]
-    with pytest.raises(DataError, match="answers of rows 7 alone fill max_tokens=4"):
+    with pytest.raises(DataError, match="answers of rows 7 alone fill max_prompt_tokens \\+ max_answer_tokens = 4"):
         encode_demonstrations(rows, bos_tokenizer, max_tokens=4, on_overlong="truncate_left", loss_on="answer")
 
 

@@ -114,6 +114,29 @@ def test_dropped_and_cut_prompts_are_counted(tmp_path, bos_tokenizer):
     assert max(cut.prompts.tokens.lengths) == 4
 
 
+@pytest.mark.parametrize("piece_rows", [3, 2048])
+def test_all_long_rows_of_a_file_are_told_at_once_with_the_longest(tmp_path, bos_tokenizer, monkeypatch, piece_rows):
+    monkeypatch.setattr(tables, "PIECE_ROWS", piece_rows)
+    with pytest.raises(DataError) as refusal:
+        file_tables(files_in(tmp_path, num_rows=60), bos_tokenizer, model_dir=tmp_path, lengths=lengths(4))
+    assert str(refusal.value) == (
+        f"{tmp_path / 'p.jsonl'}: rows 4, 5, 9, 10, 14, 15, 19, 20, 24, 25, 29, 30, 34, 35, 39, 40, 44, 45, 49, 50 "
+        "and 4 more are longer than max_prompt_tokens=4, the longest of them 6 tokens; "
+        "accepted: a larger limit, or data.on_long_prompt=drop or truncate_left"
+    )
+
+
+def test_a_row_of_several_pairs_is_named_once(tmp_path, bos_tokenizer):
+    long = words(0, 15)  # with its end token, behind <bos> a: 18
+    rows = [
+        {"prompt": "a", "completions": ["b", "c", long], "labels": [0, 0, 1]},
+        {"prompt": "a", "completions": ["b", long], "labels": [0, 1]},
+    ]
+    expected = r"rows 1, 2 are longer than max_prompt_tokens \+ max_answer_tokens = 16, the longest of them 18 tokens"
+    with pytest.raises(DataError, match=expected):
+        file_tables(files_in(tmp_path, completions=rows), bos_tokenizer, model_dir=tmp_path, lengths=lengths())
+
+
 def test_dropping_every_row_is_refused(tmp_path, bos_tokenizer):
     with pytest.raises(DataError, match="no row left: kept 0, dropped 40"):
         file_tables(files_in(tmp_path), bos_tokenizer, model_dir=tmp_path, lengths=lengths(1, on_long_prompt="drop"))

@@ -46,6 +46,8 @@ start means "not logged"; elsewhere it is a finding. A cut last line is left out
 
 A limit counts once it is passed for `persistence` points: p of p + 2 neighbours; 2 in logs of fewer than 7 points
 that count steps in larger strides; one more for every tenfold beyond 100 points; 1 in a log of one step.
+The held-out score is `eval/gold_score`; without it `eval/win_rate`, which our runs then take from the reward model
+itself: it shows that the held-out answers got better for the reward model, not for anyone else.
 `baseline` is the number of first points whose median is the run's own start; `window` the number of points before,
 whose median and median absolute deviation (`spread` times) a rise is compared with. Healthy stretches are split where
 the slopes of score, KL, held-out score and entropy change (change points by `ruptures`). `watch` is healthy; `warning`

@@ -135,7 +135,7 @@ POLICY_RULES = (
         "ppo",
         (("val/explained_variance",),),
         "after `warm_up` steps the critic predicts worse than a constant",
-        {"warning": -0.5, "critical": -1.0, "warm_up": 3, "persistence": 3},
+        {"warning": -0.4, "critical": -1.0, "warm_up": 3, "persistence": 2, "critical_persistence": 3},
         "below 0 is worse than a constant (stable-baselines3); hovers near 0 on healthy small runs",
     ),
     (

@@ -54,13 +54,14 @@ PPO = (
         ceiling=True,
     ),
     Chart(
-        title="Gold score and win rate (not trained on)",
+        title="Gold score (not trained on)",
         unit="gold score",
-        lines=(
-            Line(metric="eval/gold_score", label="gold score", color=GREEN, dots=True),
-            Line(metric="eval/win_rate", label="win rate (right)", color=SKY, dots=True, right=True, dash=True),
-        ),
-        right_unit="win rate",
+        lines=(Line(metric="eval/gold_score", label="gold score", color=GREEN, dots=True),),
+    ),
+    Chart(
+        title="Win rate against the start (by gold, else by the reward model itself)",
+        unit="win rate",
+        lines=(Line(metric="eval/win_rate", label="win rate", color=SKY, dots=True),),
     ),
     Chart(
         title="Distance from the start, and beta",

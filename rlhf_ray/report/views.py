@@ -188,7 +188,7 @@ def _in_lanes(marks: Iterable[Piece]) -> tuple[Piece, ...]:
 
 
 def histories(samples: Mapping[int, Sequence[Record]]) -> tuple[PromptHistory, ...]:
-    """The held-out prompts, those first whose answer the reward model overrates most."""
+    """The held-out prompts, those first whose answer the reward model rates most above gold; without gold, highest."""
     if not samples:
         return ()
     chosen = evenly(sorted(samples), SHOWN_ITERATIONS)
@@ -198,7 +198,10 @@ def histories(samples: Mapping[int, Sequence[Record]]) -> tuple[PromptHistory, .
         prompt = str(newest.get("prompt", ""))
         answers = tuple(
             Answer(
-                step=step, text=str(said.get("answer", "")), score=_number(said, "score"), gold=_number(said, "gold")
+                step=step,
+                text=str(said.get("answer", "")).strip() or "(empty)",
+                score=_number(said, "score"),
+                gold=_number(said, "gold"),
             )
             for step in chosen
             for said in samples[step][row : row + 1]

@@ -131,9 +131,8 @@ def _figures(title: str, lines: Sequence[tuple[str, str, str]], values: Row) -> 
 
 
 def _answer(answer: Mapping[str, str]) -> Panel:
-    text = Text.assemble(
-        ("before ", "bold"), answer["before"].strip(), "\n", ("after  ", "bold"), answer["after"].strip()
-    )
+    before, after = (answer[name].strip() or "(empty)" for name in ("before", "after"))
+    text = Text.assemble(("before ", "bold"), before, "\n", ("after  ", "bold"), after)
     return Panel(text, title=Text(answer["prompt"].strip()), title_align="left")
 
 

@@ -86,7 +86,7 @@ def test_the_critics_first_updates_are_not_judged() -> None:
     assert found({"val/explained_variance": [-7.0, -5.0, -4.0]}, "value_failure.explained_variance") == []
 
 
-@pytest.mark.parametrize(("judged", "severity"), [(1, None), (2, None), (3, Severity.CRITICAL)])
+@pytest.mark.parametrize(("judged", "severity"), [(1, None), (2, Severity.WARNING), (3, Severity.CRITICAL)])
 def test_the_first_points_after_the_warm_up_must_last_like_any_others(judged: int, severity: Severity | None) -> None:
     log = {"val/explained_variance": [-7.0, -5.0, -4.0] + [-3.0] * judged}
     findings = found(log, "value_failure.explained_variance")
@@ -103,3 +103,15 @@ def test_a_held_out_score_that_rose_and_fell_again_is_not_flat() -> None:
     log = {"objective/scores": ramp(0.0, 3.0, 60), "eval/gold_score": gold, "objective/kl": ramp(0.0, 60.0, 60)}
     assert found(log, "reward_hacking.evaluation_flat") == []
     assert found(log, "reward_hacking.evaluation_falls") != []
+
+
+def test_a_collapse_is_told_with_its_start_and_its_limit() -> None:
+    (finding,) = found({"policy/entropy_avg": [2.0, 2.0, 2.0, 2.0, 2.0, 0.9, 0.8, 0.8]}, "mode_collapse.entropy")
+    assert finding.summary == "the entropy per token has fallen below 50% of its start (2)"
+    assert finding.evidence[0].limit == 1.0
+
+
+def test_a_win_rate_without_gold_is_called_what_it_is() -> None:
+    log = {"objective/scores": [0.5, 1.0, 1.5, 2.0, 2.1, 2.2], "eval/win_rate": [0.5, 0.6, 0.7, 0.8, 0.9]}
+    (finding,) = found(log, "reward_hacking.above_ceiling", ceiling=1.6)
+    assert finding.summary.endswith("; the win rate (no gold score is recorded) still rises (0.9)")

@@ -13,6 +13,7 @@ from made_runs import write_sick_run
 from rlhf_ray.doctor.__main__ import main as doctor
 from rlhf_ray.doctor.rules import RULES
 from rlhf_ray.report.__main__ import main
+from rlhf_ray.report.chart_table import CHARTS
 from rlhf_ray.report.material import read_material
 from rlhf_ray.report.page import report_page
 
@@ -140,6 +141,23 @@ def test_answers_are_side_by_side_with_the_most_overrated_prompt_first(sick_page
     assert gaps == ["+3.50", "+1.50", "-0.50"]
     first = told[told.index("proxy minus gold +3.50") :]
     assert first.index("iteration 0") < first.index("iteration 10") < first.index("iteration 20")
+
+
+def test_answers_without_gold_are_not_said_to_be_sorted_by_it(tmp_path):
+    run = write_sick_run(tmp_path / "run")
+    for path in (run / "samples").glob("step-*.json"):
+        rows = [{**row, "gold": None, "answer": " "} for row in json.loads(path.read_text())]
+        path.write_text(json.dumps(rows))
+    told = Page(page_of(run)).told()
+    assert "first those whose last answer the reward model rates highest" in told
+    assert "furthest above gold" not in told
+    assert "(empty)" in told
+
+
+def test_only_the_gold_score_is_said_not_to_be_trained_on():
+    titles = {line.metric: chart.title for chart in CHARTS["ppo"] for line in chart.lines}
+    assert titles["eval/gold_score"] == "Gold score (not trained on)"
+    assert titles["eval/win_rate"] == "Win rate against the start (by gold, else by the reward model itself)"
 
 
 def test_the_page_needs_no_network(sick_page):

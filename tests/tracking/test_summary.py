@@ -82,6 +82,10 @@ def test_the_tables_show_figures_answers_times_and_places():
     assert "\x1b" not in text
 
 
+def test_an_empty_answer_is_named():
+    assert "after  (empty)" in printed({"answers": [{"prompt": "The soup", "before": " was cold.", "after": " "}]})
+
+
 def test_what_was_not_measured_is_left_out():
     rows = [{name: value for name, value in row.items() if "gold" not in name} for row in ROWS if row["stage"] == "ppo"]
     summary = summary_of(rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rlhf_ray.doctor.checks.case import Case
-from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start
+from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start, with_limit_from_start
 from rlhf_ray.doctor.findings import Symptom
 from rlhf_ray.doctor.robust import Limit, noise, start_level
 from rlhf_ray.doctor.rules import Rule
@@ -59,14 +59,15 @@ def length(case: Case, rule: Rule) -> Symptom | None:
     start = start_level(series, rule["baseline"]) if series.size else 0.0
     share = np.where(start - series.values > rule["noise"] * noise(series.values), share_of_start(series, rule), 1.0)
     summary = f"the answers have shrunk below {rule['warning']:.0%} of their length at the start ({start:.3g} tokens)"
-    return above(series, -share, _negated(limits_of(rule)), metric=case.log.first_name(*_LENGTH), summary=summary)
+    found = above(series, -share, _negated(limits_of(rule)), metric=case.log.first_name(*_LENGTH), summary=summary)
+    return with_limit_from_start(found, series, rule)
 
 
 def _below_share(series: Series, rule: Rule, *, metric: str, what: str) -> Symptom | None:
-    measure = -share_of_start(series, rule)
-    limits = _negated(limits_of(rule))
-    summary = f"{what} has fallen below {rule['warning']:.0%} of its start"
-    return above(series, measure, limits, metric=metric, summary=summary)
+    start = start_level(series, rule["baseline"])
+    summary = f"{what} has fallen below {rule['warning']:.0%} of its start ({start:.3g})"
+    found = above(series, -share_of_start(series, rule), _negated(limits_of(rule)), metric=metric, summary=summary)
+    return with_limit_from_start(found, series, rule)
 
 
 def _negated(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rlhf_ray.doctor.findings import Severity, Symptom
 from rlhf_ray.doctor.robust import Limit, before_and_after, crossing, end_step, shift, start_level
 from rlhf_ray.doctor.rules import Rule
@@ -64,6 +66,14 @@ def share_of_start(series: Series, rule: Rule) -> Floats:
     """Each point as a share of the start's level; 1 where that is not positive."""
     start = start_level(series, rule["baseline"]) if series.size else 0.0
     return series.values / start if start > 0 else series.values * 0.0 + 1.0
+
+
+def with_limit_from_start(symptom: Symptom | None, series: Series, rule: Rule) -> Symptom | None:
+    """The limit of a measure that is a share of the start, shown in the metric's own unit."""
+    if symptom is None:
+        return None
+    limit = rule["warning"] * start_level(series, rule["baseline"])
+    return replace(symptom, evidence=tuple(replace(item, limit=limit) for item in symptom.evidence))
 
 
 def _mildest(onsets: dict[Severity, float]) -> Severity:

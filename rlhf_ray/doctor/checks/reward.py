@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlhf_ray.doctor.checks.case import CEILING, Case
-from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start
+from rlhf_ray.doctor.checks.limits import above, limits_of, share_of_start, with_limit_from_start
 from rlhf_ray.doctor.findings import Severity, Symptom
 from rlhf_ray.doctor.robust import Limit, before_and_after, noise, start_level
 from rlhf_ray.doctor.rules import Rule
@@ -37,7 +37,7 @@ def evaluation_falls(case: Case, rule: Rule) -> Symptom | None:
     share = np.where(real & _still_up(*_smoothed(score), held_out.steps, since), fallen / np.maximum(scale, 1e-12), 0.0)
     metric = case.log.first_name(*HELD_OUT)
     found = above(
-        held_out, share, limits_of(rule), metric=metric, summary="the score rises while the held-out score falls"
+        held_out, share, limits_of(rule), metric=metric, summary=f"the score rises while the {_judged(case)} falls"
     )
     return _with_score(_dated(found, held_out, best), case)
 
@@ -61,7 +61,7 @@ def evaluation_flat(case: Case, rule: Rule) -> Symptom | None:
     symptom = Symptom(
         onsets={Severity.WARNING: onset},
         until=None,
-        summary="the score rises, the held-out score does not follow",
+        summary=f"the score rises, the {_judged(case)} does not follow",
         evidence=(before_and_after(held_out, metric, onset, limit=None),),
     )
     return _with_score(symptom, case)
@@ -99,7 +99,7 @@ def above_ceiling(case: Case, rule: Rule) -> Symptom | None:
         return found
     shown = before_and_after(held_out, case.log.first_name(*HELD_OUT), found.first_step, limit=None)
     course = _course_since(held_out, found.first_step)
-    return replace(found, summary=f"{summary}; the held-out score {course}", evidence=(*found.evidence, shown))
+    return replace(found, summary=f"{summary}; the {_judged(case)} {course}", evidence=(*found.evidence, shown))
 
 
 def length(case: Case, rule: Rule) -> Symptom | None:
@@ -120,13 +120,14 @@ def length(case: Case, rule: Rule) -> Symptom | None:
 def disagreement(case: Case, rule: Rule) -> Symptom | None:
     """Spread over an ensemble's scorers against its start."""
     series = case.get("reward/disagreement")
-    return above(
+    found = above(
         series,
         share_of_start(series, rule),
         limits_of(rule),
         metric="reward/disagreement",
         summary="the scorers disagree more and more",
     )
+    return with_limit_from_start(found, series, rule)
 
 
 def preferences(case: Case, rule: Rule) -> Symptom | None:
@@ -145,6 +146,11 @@ def preferences(case: Case, rule: Rule) -> Symptom | None:
         summary="the reward model no longer knows the better of the policy's answers",
         sign=-1.0,
     )
+
+
+def _judged(case: Case) -> str:
+    """What the held-out score is: where nobody else judges, a win rate is the reward model's own opinion."""
+    return "held-out score" if case.log.first_name(*HELD_OUT) == HELD_OUT[0] else "win rate (no gold score is recorded)"
 
 
 def _course_since(held_out: Series, step: float) -> str:

@@ -146,8 +146,14 @@ def _asked(value: object, name: str, layout: Layout) -> Asked:
         conversation = transcript_messages(value)
     else:
         conversation = _conversation(value, name, layout)
-    if conversation[-1].role != "user":
-        raise RowError(f'"{name}" ends with a turn of the {conversation[-1].role}; accepted: a last turn of the user')
+    last = conversation[-1].role
+    if last == "assistant":
+        raise RowError(
+            f'"{name}" ends with a turn of the assistant, as a demonstration does; accepted as a prompt: the '
+            "conversation without that turn, in another file"
+        )
+    if last != "user":
+        raise RowError(f'"{name}" ends with a turn of the {last}; accepted: a last turn of the user')
     return _with_system(conversation, layout)
 
 

@@ -1,6 +1,10 @@
 """Every row that docs/data.md shows is read under the format it is shown for."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,7 @@ def shown_rows():
 
 
 ROWS = list(shown_rows())
+PYTHON_FIRST = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def test_every_format_is_shown():
@@ -46,3 +51,12 @@ def test_a_shown_row_can_be_used_as_all_that_it_says(tmp_path, name, row):
     expected = next((kind for kind in KINDS if kinds.get(kind)), "prompts")
     assert guess_kind(tmp_path / "rows.jsonl", plan.layout).kind == expected
     assert check_file(tmp_path / "rows.jsonl", plan, kind=expected).report.kept == 1
+
+
+def test_the_shown_command_makes_prompts_of_demonstrations(tmp_path):
+    (command,) = re.findall(r"^```sh\n(python -c .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    asked, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+    (tmp_path / "demonstrations.jsonl").write_text(json.dumps({"messages": [asked, answer]}))
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=PYTHON_FIRST, check=True)
+    (row,) = (tmp_path / "prompts.jsonl").read_text().splitlines()
+    assert json.loads(row) == {"prompt": [asked]}

@@ -122,7 +122,17 @@ def test_posts_have_three_parts_and_summaries_a_leading_space():
         (PLAIN, {"prompt": [ASK]}, "a list of chat messages, and this file is read as plain text"),
         (CHAT, {"prompt": "Name a colour."}, "is a string, and this file is read as chat"),
         (CHAT, {"prompt": [{"role": "oracle", "content": "x"}]}, "has the role 'oracle'; accepted: system, user"),
-        (CHAT, {"prompt": [ASK, BLUE]}, "ends with a turn of the assistant"),
+        (
+            CHAT,
+            {"messages": [ASK, BLUE]},
+            '"messages" ends with a turn of the assistant, as a demonstration does; accepted as a prompt: the '
+            "conversation without that turn",
+        ),
+        (
+            CHAT,
+            {"prompt": [{"role": "system", "content": "a"}]},
+            '"prompt" ends with a turn of the system; accepted: a last turn of the user',
+        ),
         (CHAT, {"prompt": [{"role": "user", "content": ""}]}, "is empty"),
         (CHAT, {"prompt": [{"role": "user", "content": None}]}, "is null"),
         (CHAT, {"prompt": [{"role": "user"}]}, 'accepted: an object with "role" and "content"'),

@@ -70,4 +70,7 @@ def _refused_by_reward_model(config: TrainConfig, rows: RowStream[PromptRow], po
     try:
         Retokenizer(rows, load_tokenizer(Path(reward)))
     except DataError as error:
-        yield f"reward.path={reward} cannot read data.prompts={config.data.prompts}: {error}"
+        yield (
+            f"reward.path={reward} cannot read data.prompts={config.data.prompts}: {error}; its tokenizer and "
+            "template have to accept what the policy's do: data.on_bad_row=skip does not leave out such rows"
+        )

@@ -195,9 +195,11 @@ def test_a_reward_model_that_cannot_render_the_prompts_is_told_before_the_first_
     (reward / "tokenizer.json").write_text(json.dumps(tokenizer))
     (reward / "chat_template.jinja").write_text(STRICT + TURN + "{% endfor %}" + ASK)
     config.reward.path = str(reward)
-    (message,) = row_problems(config)
-    assert message.startswith(f"reward.path={reward} cannot read data.prompts=")
-    assert "row 2: the chat template refuses" in message
+    for config.data.on_bad_row in ("error", "skip"):
+        (message,) = row_problems(config)
+        assert message.startswith(f"reward.path={reward} cannot read data.prompts=")
+        assert "row 2: the chat template refuses" in message
+        assert message.endswith("data.on_bad_row=skip does not leave out such rows")
 
 
 def test_a_model_made_from_the_files_is_checked_with_the_tokenizer_it_will_get(config, tmp_path):

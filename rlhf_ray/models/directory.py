@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from rlhf_ray.errors import ModelError
-from rlhf_ray.models.safetensors_header import StoredTensor, read_header
+from rlhf_ray.models.json_object import read_json_object
+from rlhf_ray.models.safetensors_header import StoredTensor
 from rlhf_ray.models.vocabulary import num_token_ids
+from rlhf_ray.models.weight_files import read_tensors, same_bytes
 
 CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 LM_HEADS = ("lm_head.weight", "embed_out.weight")  # the second is GPT-NeoX
 INPUT_EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight")
 SCORE_HEAD = "score"  # the name transformers gives the head of a decoder for sequence classification
@@ -39,7 +39,6 @@ NOT_SAMPLING = frozenset(
         "_from_model_config",
     }
 )
-COMPARE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def inspect_model(path: Path) -> ModelDirectory:
         found = "is a file" if path.exists() else "does not exist"
         raise ModelError(f"{path} {found}; give a local Hugging Face model directory (config.json + model.safetensors)")
     config = _read_config(path)
-    tensors = _read_tensors(path)
+    tensors = read_tensors(path)
     architectures = config.get("architectures") or ["unknown"]
     head_stored = any(name in tensors for name in LM_HEADS)
     generation = _read_generation_config(path)
@@ -114,8 +113,8 @@ def inspect_model(path: Path) -> ModelDirectory:
         bos_token_id=config.get("bos_token_id"),
         pad_token_id=config.get("pad_token_id"),
         sampling_defaults={key: value for key, value in sorted(generation.items()) if key not in NOT_SAMPLING},
-        score_mean=config.get(SCORE_MEAN_KEY),
-        score_std=config.get(SCORE_STD_KEY),
+        score_mean=_score_number(config, SCORE_MEAN_KEY, path=path),
+        score_std=_score_number(config, SCORE_STD_KEY, path=path),
         tensors=tensors,
     )
 
@@ -133,7 +132,7 @@ def require_language_model(directory: ModelDirectory) -> None:
         )
     if directory.tied and head is not None:
         embedding = _input_embedding(directory)
-        if not _same_bytes(directory.tensors[embedding], directory.tensors[head]):
+        if not same_bytes(directory.tensors[embedding], directory.tensors[head]):
             raise ModelError(
                 f"{path}: tie_word_embeddings is true in {CONFIG_FILE} but {head} differs from {embedding}; "
                 "set it to false to keep the stored head, or delete that tensor"
@@ -190,20 +189,10 @@ def _input_embedding(directory: ModelDirectory) -> str:
     raise ModelError(f"{directory.path} holds none of the embeddings {', '.join(INPUT_EMBEDDINGS)}")
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{file} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{file} holds a {type(content).__name__}; a JSON object was expected")
-    return content
-
-
 def _read_config(path: Path) -> dict[str, Any]:
     file = path / CONFIG_FILE
     if file.is_file():
-        config = _read_json(file)
+        config = read_json_object(file)
         if "quantization_config" in config:
             raise ModelError(f"{file} names quantized weights; training needs plain ones: dequantize and save again")
         return config
@@ -212,34 +201,29 @@ def _read_config(path: Path) -> dict[str, Any]:
     raise ModelError(f"{path} holds no {CONFIG_FILE}; give a Hugging Face model directory")
 
 
-def _read_tensors(path: Path) -> dict[str, StoredTensor]:
-    if (path / INDEX_FILE).is_file():
-        return _read_shards(path)
-    if (path / WEIGHTS_FILE).is_file():
-        return read_header(path / WEIGHTS_FILE)
-    other = sorted(file.name for file in path.glob("*.bin"))
-    remedy = f"{', '.join(other)} is pickle and never loaded: convert to safetensors" if other else "save weights there"
-    raise ModelError(f"{path} holds neither {WEIGHTS_FILE} nor {INDEX_FILE}; {remedy}")
-
-
-def _read_shards(path: Path) -> dict[str, StoredTensor]:
-    names = _read_json(path / INDEX_FILE).get("weight_map", {})
-    tensors: dict[str, StoredTensor] = {}
-    for shard in sorted(set(names.values())):
-        if not (path / shard).is_file():
-            raise ModelError(f"{path / INDEX_FILE} names {shard}, which is missing; copy the whole directory again")
-        tensors |= read_header(path / shard)
-    absent = sorted(set(names) - set(tensors))
-    if absent:
-        raise ModelError(f"{path / INDEX_FILE} names {absent[0]}, which is in none of its files ({len(absent)} absent)")
-    return tensors
-
-
 def _whole_number(config: Mapping[str, Any], keys: tuple[str, ...], *, path: Path) -> int:
     for key in keys:
         if isinstance(config.get(key), int):
             return int(config[key])
     raise ModelError(f"{path / CONFIG_FILE} has no whole number {' or '.join(keys)}; is it a decoder-only text model?")
+
+
+def _score_number(config: Mapping[str, Any], key: str, *, path: Path) -> float | None:
+    """The mean or the std of raw scores: a std below 0 would turn every judgement round."""
+    value = config.get(key)
+    if value is None:
+        return None
+    is_std = key == SCORE_STD_KEY
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or (is_std and value <= 0)
+    ):
+        raise ModelError(
+            f"{path / CONFIG_FILE}: {key} is {value!r}; accepted: a finite number{' above 0' if is_std else ''}"
+        )
+    return float(value)
 
 
 def _head_size(config: Mapping[str, Any]) -> int | None:
@@ -254,7 +238,7 @@ def _head_size(config: Mapping[str, Any]) -> int | None:
 
 def _read_generation_config(path: Path) -> dict[str, Any]:
     file = path / GENERATION_FILE
-    return _read_json(file) if file.is_file() else {}
+    return read_json_object(file) if file.is_file() else {}
 
 
 def _eos_token_ids(path: Path, config: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:
@@ -268,19 +252,3 @@ def _eos_token_ids(path: Path, config: Mapping[str, Any], generation: Mapping[st
     if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
         raise ModelError(f"{path / file}: eos_token_id is {ids}; accepted: a whole number or a list of them")
     return tuple(ids)
-
-
-def _same_bytes(a: StoredTensor, b: StoredTensor) -> bool:
-    if (a.shape, a.dtype) != (b.shape, b.dtype):
-        return False
-    with a.file.open("rb") as file_a, b.file.open("rb") as file_b:
-        file_a.seek(a.start)
-        file_b.seek(b.start)
-        return all(
-            _read(file_a, a.num_bytes - done) == _read(file_b, b.num_bytes - done)
-            for done in range(0, a.num_bytes, COMPARE_BYTES)
-        )
-
-
-def _read(file: BinaryIO, left: int) -> bytes:
-    return file.read(min(left, COMPARE_BYTES))

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_ray.errors import ModelError
+from rlhf_ray.models.json_object import read_json_object
 
 WHOLE_FILE = "tokenizer.json"
+SETTINGS_FILE = "tokenizer_config.json"
 OLDER_FILES = ("tokenizer.model", "spiece.model", "vocab.json", "merges.txt")
 
 
@@ -21,7 +23,7 @@ def num_token_ids(folder: Path) -> int | None:
     """
     whole, words = folder / WHOLE_FILE, folder / "vocab.json"
     if whole.is_file():
-        content = _read(whole)
+        content = read_json_object(whole)
         try:
             added = [token["id"] for token in content.get("added_tokens") or []]
             return _end([*_ids(content["model"]["vocab"]), *added])
@@ -29,7 +31,7 @@ def num_token_ids(folder: Path) -> int | None:
             raise ModelError(f"{whole} is not a tokenizer's: {error!r}") from error
     if words.is_file():
         extra = folder / "added_tokens.json"
-        return _end([*_read(words).values(), *(_read(extra).values() if extra.is_file() else ())])
+        return _end([*read_json_object(words).values(), *(read_json_object(extra).values() if extra.is_file() else ())])
     return None
 
 
@@ -40,7 +42,7 @@ def tokenizer_digest(folder: Path) -> str | None:
     """
     whole = folder / WHOLE_FILE
     if whole.is_file():
-        content = _read(whole)
+        content = read_json_object(whole)
         added = sorted((token["id"], token["content"]) for token in content.get("added_tokens") or [])
         parts = [json.dumps([content.get(key) for key in ("normalizer", "pre_tokenizer", "model")], sort_keys=True)]
         data = [*parts, json.dumps(added)]
@@ -50,20 +52,23 @@ def tokenizer_digest(folder: Path) -> str | None:
 
 
 def require_tokenizer(folder: Path) -> None:
-    """Raises ModelError for a folder without a tokenizer's files."""
+    """Raises ModelError for a folder without a tokenizer's files, or with settings that are no JSON object."""
     if tokenizer_digest(folder) is None:
         raise ModelError(
             f"{folder} holds no tokenizer: {WHOLE_FILE} is not there, nor any of {', '.join(OLDER_FILES)}; copy "
-            f"{WHOLE_FILE} and tokenizer_config.json there from where the model comes from"
+            f"{WHOLE_FILE} and {SETTINGS_FILE} there from where the model comes from"
         )
+    for settings in (SETTINGS_FILE, "special_tokens_map.json"):
+        if (folder / settings).is_file():
+            read_json_object(folder / settings)
 
 
 def has_chat_template(folder: Path) -> bool:
     """Whether one is there under any of the names that transformers reads."""
     if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
         return True
-    file = folder / "tokenizer_config.json"
-    return file.is_file() and bool(_read(file).get("chat_template"))
+    file = folder / SETTINGS_FILE
+    return file.is_file() and bool(read_json_object(file).get("chat_template"))
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -80,13 +85,3 @@ def _ids(vocabulary: Any) -> Iterable[int]:
 
 def _end(ids: list[int]) -> int | None:
     return max(ids) + 1 if ids else None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{file} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{file} holds a {type(content).__name__}; a JSON object was expected")
-    return content

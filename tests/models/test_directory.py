@@ -172,3 +172,26 @@ def test_without_a_flag_the_tensors_tell_whether_the_head_is_tied(
         model = copy_of(source, tmp_path / str(tied))
         edit_config(model, tie_word_embeddings="ABSENT")
         assert inspect_model(model).tied is tied
+
+
+@pytest.mark.parametrize("std", [-1, 0, 0.0, float("nan"), float("inf"), "a", True, [1.0]])
+def test_a_std_of_scores_that_is_no_finite_number_above_0_is_refused(reward_model: Path, tmp_path: Path, std) -> None:
+    model = copy_of(reward_model, tmp_path / "model")
+    edit_config(model, rlhf_ray_score_std=std)
+    with pytest.raises(ModelError, match=r"config\.json: rlhf_ray_score_std is .*; accepted: a finite number above 0"):
+        inspect_model(model)
+
+
+@pytest.mark.parametrize("mean", [float("nan"), float("-inf"), "0.5", False])
+def test_a_mean_of_scores_that_is_no_finite_number_is_refused(reward_model: Path, tmp_path: Path, mean) -> None:
+    model = copy_of(reward_model, tmp_path / "model")
+    edit_config(model, rlhf_ray_score_mean=mean)
+    with pytest.raises(ModelError, match=r"config\.json: rlhf_ray_score_mean is .*; accepted: a finite number$"):
+        inspect_model(model)
+
+
+def test_the_mean_of_scores_may_be_below_0_and_either_may_be_left_out(reward_model: Path, tmp_path: Path) -> None:
+    model = copy_of(reward_model, tmp_path / "model")
+    edit_config(model, rlhf_ray_score_mean=-3, rlhf_ray_score_std="ABSENT")
+    found = inspect_model(model)
+    assert (found.score_mean, found.score_std) == (-3.0, None)

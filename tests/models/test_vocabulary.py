@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rlhf_ray.errors import ModelError
-from rlhf_ray.models.vocabulary import num_token_ids, tokenizer_digest
+from rlhf_ray.models.vocabulary import num_token_ids, require_tokenizer, tokenizer_digest
 
 
 def write(folder, vocabulary, **more):
@@ -47,3 +47,13 @@ def test_the_digest_is_of_what_turns_text_into_ids(tmp_path):
     assert tokenizer_digest(write(tmp_path / "b", {"b": 1, "a": 0}, padding={"length": 4})) == base
     assert tokenizer_digest(write(tmp_path / "c", {"a": 1, "b": 0})) != base
     assert tokenizer_digest(write(tmp_path / "d", {"a": 0, "b": 1}, normalizer={"type": "Lowercase"})) != base
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_settings_of_a_tokenizer_that_are_no_json_object_are_refused_by_name(tmp_path, name):
+    write(tmp_path, {"a": 0})
+    (tmp_path / name).write_text("{}")
+    require_tokenizer(tmp_path)
+    (tmp_path / name).write_text("[]")
+    with pytest.raises(ModelError, match=rf"{name} holds a list; a JSON object was expected"):
+        require_tokenizer(tmp_path)

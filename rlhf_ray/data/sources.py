@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from rlhf_ray.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HUB = "hf:"  # hf:OWNER/NAME or hf:OWNER/NAME:SPLIT
+HUB = "hf:"
+HUB_FORMS = f"{HUB}NAME, {HUB}NAME:SPLIT or {HUB}NAME:CONFIGURATION:SPLIT"
+_BETWEEN_PARTS = re.compile(r":(?![^\[]*\])")  # not the colon of train[:100]
 BATCH_ROWS = 1024
 ARROW_SUFFIXES = (".arrow", ".feather")
 TABLE_SUFFIXES = (".parquet", *ARROW_SUFFIXES)
@@ -101,13 +104,20 @@ def _hub_batches(name: str) -> Iterator[list[dict[str, Any]]]:
         raise DataError(
             f"{HUB}{name} needs the package datasets: pip install --no-deps -r requirements-demo.lock"
         ) from error
-    path, _, split = name.partition(":")
-    if not path:
-        raise DataError(f"{HUB}{name} names no data set; accepted: {HUB}NAME or {HUB}NAME:SPLIT")
+    path, configuration, split = _hub_parts(name)
     try:
-        table = datasets.load_dataset(path, split=split or "train")
+        table = datasets.load_dataset(path, configuration, split=split)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise DataError(f"{HUB}{name}: cannot be loaded: {error}") from error
+        raise DataError(f"{HUB}{name}: cannot be loaded: {error}; accepted: {HUB_FORMS}") from error
     for start in range(0, len(table), BATCH_ROWS):
         columns = table[start : start + BATCH_ROWS]
         yield [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _hub_parts(name: str) -> tuple[str, str | None, str]:
+    """Path, configuration (None: the only one there is) and split of a data set."""
+    path, *rest = _BETWEEN_PARTS.split(name)
+    if not path or not all(rest) or len(rest) > 2:
+        raise DataError(f"{HUB}{name} names no data set; accepted: {HUB_FORMS}")
+    *configurations, split = rest or ["train"]
+    return path, configurations[0] if configurations else None, split

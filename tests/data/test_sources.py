@@ -99,6 +99,42 @@ def test_a_data_set_of_the_hub_that_was_loaded_before_is_read_by_name_without_ne
         list(numbered_rows(Path("hf:somebody/shapes")))
 
 
+@pytest.fixture
+def data_set_of_two(data_set, tmp_path):
+    """A data set of two configurations, loaded once from a directory that is gone."""
+    import datasets
+
+    folder = tmp_path / "trees"
+    for name, rows in (("few", ROWS[:2]), ("many", ROWS)):
+        datasets.Dataset.from_list(rows).to_parquet(folder / name / "train.parquet")
+    listed = "".join(f"- config_name: {name}\n  data_files: {name}/train.parquet\n" for name in ("few", "many"))
+    (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    for name in ("few", "many"):
+        list(numbered_rows(Path(f"hf:{folder}:{name}:train")))
+    (tmp_path / "cache" / "trees").rename(tmp_path / "cache" / "somebody___trees")
+    shutil.rmtree(folder)
+    return "hf:somebody/trees"
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"), [(":few:train", ROWS[:2]), (":many:train", ROWS), (":many:train[:7]", ROWS[:7])]
+)
+def test_a_configuration_of_a_data_set_is_read_by_its_name(data_set_of_two, words, rows):
+    assert [row.value for row in numbered_rows(Path(f"{data_set_of_two}{words}"))] == rows
+
+
+@pytest.mark.parametrize("words", ["", ":train"])
+def test_a_data_set_of_several_configurations_needs_the_name_of_one(data_set_of_two, words):
+    with pytest.raises(DataError, match=r"few, many[^;]*; accepted: hf:NAME, .* or hf:NAME:CONFIGURATION:SPLIT"):
+        list(numbered_rows(Path(f"{data_set_of_two}{words}")))
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf::train", "hf:trees::train", "hf:trees:few:", "hf:trees:few:train:more"])
+def test_a_name_with_missing_or_too_many_parts_is_refused(name):
+    with pytest.raises(DataError, match=f"{name} names no data set; accepted: hf:NAME, "):
+        list(numbered_rows(Path(name)))
+
+
 def test_the_prompts_of_a_data_set_are_rows_like_any_others(data_set):
     source = Path(f"hf:{data_set}:test")
     prompts = read_prompts(source, layout=layout_of(DataConfig()), on_bad_row="error")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from rlhf_ray.doctor.examine import examine
+from rlhf_ray.doctor.examine import examine_run
 from rlhf_ray.doctor.findings import Diagnosis, Severity
 from rlhf_ray.doctor.names import parse_map
 from rlhf_ray.doctor.program import run_program
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     options = _parser().parse_args(arguments)
     try:
-        rules, given = load_rules(options.rules), parse_map(options.map)
+        rules = None if options.rules is None else load_rules(options.rules)
+        given = parse_map(options.map)
     except RlhfRayError as error:
         sys.stderr.write(f"error: {error}\n")
         return UNREADABLE
@@ -62,18 +63,23 @@ def _parser() -> argparse.ArgumentParser:
         "paths", nargs="+", type=Path, metavar="PATH", help="a run's directory or a log; see docs/doctor.md"
     )
     parser.add_argument("--map", action="append", default=[], metavar="THEIRS=OURS", help="what a column is")
-    parser.add_argument("--rules", type=Path, help="YAML or JSON with thresholds of your own")
+    parser.add_argument(
+        "--rules", type=Path, help="YAML or JSON with thresholds of your own; left out: those that the run used itself"
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="machine-readable")
     form.add_argument("--html", type=Path, metavar="FILE", help="write the page of one path, with its curves")
     return parser
 
 
-def _write_page(paths: Sequence[Path], output: Path, rules: Rules, given: dict[str, str]) -> int:
+def _write_page(paths: Sequence[Path], output: Path, rules: Rules | None, given: dict[str, str]) -> int:
     from rlhf_ray.report.page import write_report  # noqa: PLC0415  the page's libraries only for a page
 
     if len(paths) > 1:
-        sys.stderr.write("error: --html takes one PATH\n")
+        sys.stderr.write(
+            f"error: --html {output} is the page of one PATH, and {len(paths)} are given; several runs on one page: "
+            "python -m rlhf_ray.compare\n"
+        )
         return UNREADABLE
     try:
         result = write_report(paths[0], output, rules=rules, given=given)
@@ -83,13 +89,15 @@ def _write_page(paths: Sequence[Path], output: Path, rules: Rules, given: dict[s
     except OSError as error:
         sys.stderr.write(f"error: {output} cannot be written ({error.strerror or error})\n")
         return UNREADABLE
+    for note in result.notes:
+        sys.stderr.write(f"note: {note}\n")
     sys.stdout.write(f"{output}\n")
     return _code(result)
 
 
-def _examined(path: Path, rules: Rules, given: dict[str, str]) -> Diagnosis | RlhfRayError:
+def _examined(path: Path, rules: Rules | None, given: dict[str, str]) -> Diagnosis | RlhfRayError:
     try:
-        return examine(read_log(path, given), rules)
+        return examine_run(read_log(path, given), rules)
     except RlhfRayError as error:
         return error
 

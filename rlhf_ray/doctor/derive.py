@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rlhf_ray.doctor.names import BY_HAND_ORIGIN
 from rlhf_ray.doctor.runlog import Column, RunLog, Series, StageLog
 
 _COLLAPSED = 0.2  # nats per token: below this, no answer's KL can be small
@@ -28,7 +29,7 @@ def with_derived(log: RunLog) -> RunLog:
 
 def _with_kl_unit(stage: StageLog, columns: list[Column], notes: list[str]) -> StageLog:
     """A KL that a person named has no unit: with a collapsed entropy, a small one can only be per token."""
-    by_hand = any(column.ours == "objective/kl" and column.origin == "by hand" for column in columns)
+    by_hand = any(column.ours == "objective/kl" and column.origin == BY_HAND_ORIGIN for column in columns)
     kl, entropy = stage.get("objective/kl"), stage.get("policy/entropy_avg")
     if not by_hand or not kl.size or not entropy.size or stage.get("loss/kl_avg").size:
         return stage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from rlhf_ray.doctor.findings import Curve, Diagnosis, Finding, Phase, Severity,
 from rlhf_ray.doctor.phases import phases_of
 from rlhf_ray.doctor.reconcile import findings_from
 from rlhf_ray.doctor.robust import trend
-from rlhf_ray.doctor.rules import Rule, Rules
+from rlhf_ray.doctor.rules import Rule, Rules, rules_in_force
 from rlhf_ray.doctor.runlog import RunLog, StageLog
 
 _SHAPE = 40  # points of a curve's shape
@@ -56,6 +57,15 @@ def examine(log: RunLog, rules: Rules) -> Diagnosis:
         settings=log.settings,
         notes=(*log.notes, *_short(log)),
     )
+
+
+def examine_run(log: RunLog, given: Rules | None) -> Diagnosis:
+    """By the rules `given`, else by those that the run used itself, else by the table.
+
+    Raises ConfigError where the run's own are no longer as the run read them.
+    """
+    rules, notes = rules_in_force(given, log.rules)
+    return examine(replace(log, notes=(*log.notes, *notes)), rules)
 
 
 def findings_of(case: Case, rules: Rules, only: Sequence[str] = tuple(CHECKS)) -> list[Finding]:

@@ -13,6 +13,7 @@ from rlhf_ray.doctor.rules import RULES
 from rlhf_ray.errors import ConfigError
 
 STAGES = ("sft", "reward_model", "dpo", "ppo")
+BY_HAND_ORIGIN = "a name people use"
 _PREFIXES = ("train/",)
 _NOT_METRICS = ("epoch", "stage", "_timestamp", "_runtime", "timestamp", "wall time", "wall_time", "relative time")
 
@@ -136,7 +137,7 @@ def _candidates(
         found.append((50, Taken(ours=generic[plain], origin="by its stage")))
     by_hand = BY_HAND.get(words(plain)) or BY_HAND.get(words(column.rpartition(" - ")[2]))
     if by_hand is not None:
-        found.append((40 if column != column.lower() else 60, Taken(ours=by_hand, origin="by hand")))
+        found.append((40 if column != column.lower() else 60, Taken(ours=by_hand, origin=BY_HAND_ORIGIN)))
     return found
 
 

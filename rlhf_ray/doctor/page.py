@@ -26,13 +26,13 @@ option is wrong; of several paths, the highest.
 
 | path | what |
 |---|---|
-| our run directory | `metrics.jsonl`, settings from `run.json` |
+| our run directory | `metrics.jsonl`, settings, own thresholds and how it ended from `run.json` |
 | JSON Lines, JSON rows or columns, CSV, TSV, Parquet | one row a step; histories exported from W&B, too |
 | `trainer_state.json`, or a folder with one | Hugging Face trainers |
 | `*tfevents*`, or a folder with them | TensorBoard scalars |
 | `*.wandb`, or a folder with one | W&B offline runs, with their configuration |
 
-Of several logs below a folder the largest is read, and named under NOTES.
+Of several logs below a folder the largest is read; NOTES name it, and those that are not.
 
 Columns are known by our names (`docs/metrics.md`), by those of {trainers},
 and in a person's words ({words}, ...).
@@ -57,7 +57,8 @@ Of several findings that would change one setting, the weightiest decides: what 
 the worse, then the earlier. The others give its number, or, where they want the opposite, name what has to be settled
 first.
 
-Every number can be changed by `--rules FILE`, YAML or JSON:
+Every number can be changed by `--rules FILE`, YAML or JSON; without it, a run directory is judged by the file that its
+`doctor.rules` named, where that is still there (NOTES tell):
 
     runaway_kl.level: {{watch: 8, warning: 15}}
     mode_collapse.entropy: {{warning: 0.4}}

@@ -30,6 +30,7 @@ class RawLog:
     stages: list[str] = field(default_factory=list)  # per row; "" where it does not say
     settings: dict[str, object] = field(default_factory=dict)  # under their own, dotted names
     notes: list[str] = field(default_factory=list)
+    rules: str | None = None  # the file of the run's own thresholds
 
     @property
     def num_rows(self) -> int:

@@ -20,7 +20,7 @@ from rlhf_ray.doctor.rules_reward import REWARD_RULES
 from rlhf_ray.doctor.rules_run import RUN_RULES
 from rlhf_ray.errors import ConfigError
 
-__all__ = ["RULES", "Rules", "load_rules"]
+__all__ = ["RULES", "Rules", "load_rules", "rules_in_force"]
 # numbers of a rule that count points, steps or pairs
 _LEAST = {
     "persistence": 1,
@@ -87,19 +87,29 @@ RULES = Rules(
 )
 
 
-def load_rules(path: Path | None) -> Rules:
+def load_rules(path: Path) -> Rules:
     """The table with a user's own numbers: a YAML or JSON file {rule name: {number: value}}.
 
     Raises ConfigError for a file that cannot be read, an unknown rule or number, and what is not a number.
     """
-    if path is None:
-        return RULES
     try:
         text = path.read_text(encoding="utf-8")
         given = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read as rules ({error})") from error
     return RULES.changed(_checked(given, path))
+
+
+def rules_in_force(given: Rules | None, own: Path | None) -> tuple[Rules, tuple[str, ...]]:
+    """Those `given` with --rules, else those of the file that a run itself used, else the table; and a note on it.
+
+    Raises ConfigError for a file of the run that is no longer what the run read.
+    """
+    if given is not None or own is None:
+        return given or RULES, ()
+    if not own.exists():
+        return RULES, (f"rules: the built-in ones, as {own}, which the run used, is not there any more",)
+    return load_rules(own), (f"rules: those of {own}, which the run used (others: --rules FILE)",)
 
 
 def _checked(given: Any, path: Path) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ class Column:
 
     theirs: str
     ours: str | None  # None: not used
-    origin: str  # our own name, a trainer's name, by hand, --map, or derived
+    origin: str  # our own name, a trainer's name, a name people use, --map, or derived
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,4 +90,5 @@ class RunLog:
     stages: tuple[StageLog, ...]
     settings: Mapping[str, float]  # key of rlhf_ray/config -> value in force, as far as the log tells
     columns: tuple[Column, ...]
+    rules: Path | None  # the file of thresholds that the run itself used
     notes: tuple[str, ...]  # what a reader of the log should know: duplicates, gaps, text, derived columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from rlhf_ray.doctor.runlog import Column, Floats, RunLog, Series, StageLog
 from rlhf_ray.errors import DataError
 
 _SHOWN = 12  # names in a message
+_PROMPTS, _ANSWERS = ("prompt", "query", "question"), ("answer", "response", "completion")  # columns of text
 _MOST_COLUMNS = 20_000
 
 
@@ -30,6 +32,11 @@ def run_log(raw: RawLog, *, source: str, given: Mapping[str, str]) -> RunLog:
         raise DataError(f"{source} has no number in any of its {raw.num_rows} rows")
     if len(numeric) > _MOST_COLUMNS:
         raise DataError(f"{source} has {len(numeric)} columns; at most {_MOST_COLUMNS} are read: is it on its side?")
+    words = [name for name in (*_PROMPTS, *_ANSWERS) if name in raw.columns and raw.columns[name].num_texts]
+    if set(words) & set(_PROMPTS) and set(words) & set(_ANSWERS):
+        raise DataError(
+            f"{source} holds answers ({', '.join(words)}), not metrics: give the directory of the run, or its log"
+        )
     step_name = step_column({name: len(column.values) for name, column in numeric.items()}, given, raw.num_rows)
     metrics = [name for name in numeric if name != step_name and is_metric(name)]
     taken = take(metrics, {theirs: ours for theirs, ours in given.items() if ours != "step"})
@@ -55,6 +62,7 @@ def run_log(raw: RawLog, *, source: str, given: Mapping[str, str]) -> RunLog:
         stages=stages,
         settings=_settings(raw),
         columns=tuple(columns),
+        rules=None if raw.rules is None else Path(raw.rules),
         notes=tuple(notes),
     )
     return with_derived(log)

@@ -25,7 +25,7 @@ from rlhf_ray.doctor.actions import (
 )
 from rlhf_ray.doctor.findings import Finding, Severity
 from rlhf_ray.doctor.online import Doctor
-from rlhf_ray.doctor.rules import load_rules
+from rlhf_ray.doctor.rules import RULES, load_rules
 from rlhf_ray.errors import StoppedError
 from rlhf_ray.files.jsonl import read_jsonl
 from rlhf_ray.loops.ppo import PpoState, Verdict
@@ -43,7 +43,7 @@ class Monitor:
 
     def __init__(self, config: TrainConfig, run_dir: Path, *, rows: Sequence[Row], tell: Callable[[str], None]) -> None:
         doctor = config.doctor
-        rules = load_rules(None if doctor.rules is None else Path(doctor.rules))
+        rules = RULES if doctor.rules is None else load_rules(Path(doctor.rules))
         self._enabled = doctor.enabled
         self._stop_above_kl = config.algorithm.stop_above_kl
         self._doctor = Doctor(rules, numbers(config))

@@ -26,17 +26,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a log; see docs/doctor.md")
     parser.add_argument("--output", type=Path, metavar="FILE", help="left out: report.html in, or beside, RUN")
     parser.add_argument("--map", action="append", default=[], metavar="THEIRS=OURS", help="what a column is")
-    parser.add_argument("--rules", type=Path, help="YAML or JSON with thresholds of your own")
+    parser.add_argument(
+        "--rules", type=Path, help="YAML or JSON with thresholds of your own; left out: those that the run used itself"
+    )
     given = parser.parse_args(arguments)
     output = given.output or (given.run if given.run.is_dir() else given.run.parent) / REPORT_FILE
     try:
-        write_report(given.run, output, rules=load_rules(given.rules), given=parse_map(given.map))
+        rules = None if given.rules is None else load_rules(given.rules)
+        diagnosis = write_report(given.run, output, rules=rules, given=parse_map(given.map))
     except RlhfRayError as error:
         sys.stderr.write(f"error: {error}\n")
         return REFUSED
     except OSError as error:
         sys.stderr.write(f"error: {output} cannot be written ({error.strerror or error})\n")
         return REFUSED
+    for note in diagnosis.notes:
+        sys.stderr.write(f"note: {note}\n")
     sys.stdout.write(f"{output}\n")
     return WRITTEN
 

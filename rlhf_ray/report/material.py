@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rlhf_ray.doctor.actions import FINDINGS_FILE
-from rlhf_ray.doctor.examine import examine
+from rlhf_ray.doctor.examine import examine_run
 from rlhf_ray.doctor.findings import Diagnosis, Finding, finding_of_record
 from rlhf_ray.doctor.readers.detect import read_log
 from rlhf_ray.doctor.rules import Rules
@@ -43,7 +43,7 @@ class Material:
     notes: tuple[str, ...]  # what could not be read
 
 
-def read_material(path: Path, rules: Rules, given: Mapping[str, str]) -> Material:
+def read_material(path: Path, rules: Rules | None, given: Mapping[str, str]) -> Material:
     """A run directory with everything in it, another log with its curves.
 
     Raises DataError for what cannot be read as metrics, ConfigError for a `given` (--map) that does not fit.
@@ -54,7 +54,7 @@ def read_material(path: Path, rules: Rules, given: Mapping[str, str]) -> Materia
     told = list(_lines(path / FINDINGS_FILE, notes)) if is_run else []
     return Material(
         name=path.resolve().name,
-        diagnosis=examine(log, rules),
+        diagnosis=examine_run(log, rules),
         curves=_curves(log, _lines(path / "metrics.jsonl", notes) if is_run else ()),
         told=tuple(_findings(told, notes)),
         actions=tuple(_actions(told)),

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from rlhf_ray.doctor.checks.case import CEILING
 from rlhf_ray.doctor.findings import Diagnosis, Finding
 from rlhf_ray.doctor.report import as_json, finite_only
-from rlhf_ray.doctor.rules import RULES, Rules
+from rlhf_ray.doctor.rules import Rules
 from rlhf_ray.files.atomic import write_text_atomic
 from rlhf_ray.report import views
 from rlhf_ray.report.chart_table import CHARTS, STAGE_TITLES, STEP_WORDS
@@ -36,11 +36,12 @@ class Panel:
 
 
 def write_report(
-    path: Path, output: Path, *, rules: Rules = RULES, given: Mapping[str, str] | None = None
+    path: Path, output: Path, *, rules: Rules | None = None, given: Mapping[str, str] | None = None
 ) -> Diagnosis:
     """Read a run directory, or any log that the doctor reads, write its page, and tell the diagnosis.
 
-    Raises DataError for what cannot be read as metrics, OSError where the page cannot be written.
+    `rules` left out: those that the run used itself, else the built-in ones. Raises DataError for what cannot be read
+    as metrics, ConfigError for rules of the run that no longer fit, OSError where the page cannot be written.
     """
     material = read_material(path, rules, given or {})
     write_text_atomic(output, report_page(material))

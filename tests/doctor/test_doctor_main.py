@@ -95,6 +95,50 @@ def test_rules_of_ones_own_change_the_verdict(doctor: Doctor, tmp_path: Path) ->
     assert doctor("--rules", tmp_path / "bad.yaml", LOGS / "frozen.jsonl").returncode == 3
 
 
+def run_dir(folder: Path, *, status: str, rules: Path | None) -> Path:
+    """A run in which nothing moves: kl_stuck by the built-in rules."""
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_bytes((LOGS / "frozen.jsonl").read_bytes())
+    config = {"doctor": {"rules": None if rules is None else str(rules)}}
+    record = {"status": status, "error": "ModelError: no head", "config": config}
+    (folder / "run.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_a_run_is_judged_by_the_rules_that_it_used_itself(doctor: Doctor, tmp_path: Path) -> None:
+    own, other = tmp_path / "own.yaml", tmp_path / "other.yaml"
+    own.write_text("kl_stuck.zero: {points: 1000}\n")
+    other.write_text("{}\n")
+    run = run_dir(tmp_path / "run", status="finished", rules=own)
+    result = doctor(run)
+    assert result.returncode == 0
+    assert "which the run used" in " ".join(result.stdout.split())
+    assert doctor("--rules", other, run).returncode == 1
+    own.unlink()
+    result = doctor(run)
+    assert result.returncode == 1
+    assert "is not there any more" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("running", "still goes on, or was killed"),
+        ("failed", "the run failed: ModelError: no head"),
+        ("preempted", "ended from outside before its end"),
+    ],
+)
+def test_a_run_that_has_not_come_to_its_end_is_told(doctor: Doctor, tmp_path: Path, status: str, words: str) -> None:
+    assert words in doctor(run_dir(tmp_path / "run", status=status, rules=None)).stdout
+
+
+def test_answers_are_not_taken_for_a_log(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "rollouts.jsonl").write_text('{"prompt": "Why", "response": "So", "score": 1.0}\n' * 3)
+    result = doctor(tmp_path / "rollouts.jsonl")
+    assert result.returncode == 3
+    assert "holds answers (prompt, response), not metrics" in result.stderr
+
+
 def test_the_program_loads_neither_torch_nor_ray() -> None:
     program = (
         "import sys; from rlhf_ray.doctor.__main__ import main; import rlhf_ray.doctor.online, rlhf_ray.doctor.actions;"

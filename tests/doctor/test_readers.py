@@ -294,7 +294,9 @@ def test_of_several_runs_in_a_folder_the_largest_is_read_with_its_settings_and_n
     log = read_log(folder, {})
     assert kl_of(log) == KL
     assert log.settings["algorithm.kl_coef"] == 0.3
-    assert f"read: {folder / 'a' / 'metrics.jsonl'}, the largest of 2 logs below {folder}" in log.notes
+    assert log.notes == (
+        f"read: {folder / 'a' / 'metrics.jsonl'}, the largest of 2 logs below {folder}; not read: b/metrics.jsonl",
+    )
 
 
 def test_a_pipe_is_refused_at_once(folder: Path) -> None:

@@ -18,7 +18,7 @@ def test_the_text_has_verdict_phases_findings_columns_and_what_was_not_checked()
     shown = text("divergence.csv")
     parts = ["VERDICT", "PHASES", "FINDINGS", "CURVES", "COLUMNS", "NOT CHECKED"]
     assert [shown.index(part) for part in parts] == sorted(shown.index(part) for part in parts)
-    assert "Mean Reward = objective/scores (by hand)" in shown
+    assert "Mean Reward = objective/scores (a name people use)" in shown
     assert "mode_collapse.entropy: needs policy/entropy_avg" in shown
     assert "risk: too much freezes the policy" in shown
 
@@ -44,7 +44,7 @@ def test_json_holds_the_same_and_is_strict() -> None:
     assert {"kind", "severity", "first_step", "evidence", "causes", "changes", "watch_next"} <= set(
         record["findings"][0]
     )
-    assert record["taken"][0] == {"theirs": "Mean Reward", "ours": "objective/scores", "origin": "by hand"}
+    assert record["taken"][0] == {"theirs": "Mean Reward", "ours": "objective/scores", "origin": "a name people use"}
 
 
 def test_nan_is_null_in_json_and_said_in_text() -> None:

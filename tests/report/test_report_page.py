@@ -198,7 +198,16 @@ def test_the_doctor_writes_the_same_page_and_keeps_its_exit_codes(tmp_path, caps
     assert "ritical from ppo step 4000" in Page(page.read_text()).told()
     assert doctor([log, log, "--html", str(page)]) == 3
     assert doctor([str(tmp_path / "nowhere"), "--html", str(page)]) == 3
-    assert "--html takes one PATH" in capsys.readouterr().err
+    assert "is the page of one PATH, and 2 are given" in capsys.readouterr().err
+
+
+def test_of_several_logs_the_page_says_which_it_shows(tmp_path, capsys):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes((LOGS / "divergence.csv").read_bytes())
+    assert main([str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    assert f"read: {tmp_path / 'a.csv'}, the largest of 2 logs" in told
+    assert "not read: b.csv" in told
 
 
 def test_a_directory_gets_its_page_inside(tmp_path):

@@ -18,6 +18,7 @@ def write_model(folder: Path, *, architecture: str, tensors: Mapping[str, tuple[
     folder.mkdir()
     config = {
         "architectures": [architecture],
+        "model_type": "llama",
         "vocab_size": 32,
         "hidden_size": 8,
         "tie_word_embeddings": False,
@@ -264,6 +265,27 @@ def test_an_empty_directory_is_taken(config, tmp_path):
     (tmp_path / "empty").mkdir()
     config.run_dir = str(tmp_path / "empty")
     assert world_problems(config) == []
+
+
+@pytest.mark.parametrize("record", ["run.json", "artifact.json"])
+def test_a_run_directory_inside_what_is_recorded_is_refused(config, tmp_path, record):
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / record).write_text("{}")
+    config.run_dir = str(tmp_path / "earlier" / "deep" / "run")
+    (message,) = world_problems(config)
+    assert (
+        message
+        == f"run_dir={config.run_dir} lies inside {tmp_path}/earlier, whose content is recorded; give one outside"
+    )
+
+
+def test_names_that_no_folder_can_have_are_refused(config, tmp_path):
+    config.run_dir = str(tmp_path / ("x" * 300))
+    (message,) = world_problems(config)
+    assert message == f"run_dir={config.run_dir}: File name too long; give another run_dir"
+    config.run_dir, config.experiment_name = str(tmp_path / "run"), "../../elsewhere"
+    (message,) = world_problems(config)
+    assert message == "experiment_name=../../elsewhere: accepted is the name of a folder, without /"
 
 
 def test_a_file_in_place_of_the_run_directory_is_refused(config, tmp_path):

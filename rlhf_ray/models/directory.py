@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,13 @@ WIDTH_KEYS = ("hidden_size", "n_embd", "d_model")
 SCORE_MEAN_KEY = "rlhf_ray_score_mean"
 SCORE_STD_KEY = "rlhf_ray_score_std"
 MAX_HEAD_OUTPUTS = 16
+_LAYER = re.compile(r"(?:^|\.)(?:layers|layer|blocks|h)\.(\d+)\.")
 GENERATION_FILE = "generation_config.json"
-HEADS_KEYS = ("num_attention_heads", "n_head")
+HEADS_KEYS = ("num_attention_heads", "n_head", "n_heads")
+LAYERS_KEYS = ("num_hidden_layers", "n_layer", "n_layers")
+# rows of the embedding that are wider or narrower than the layers: OPT, and families after ELECTRA
+EMBEDDING_WIDTH_KEYS = ("word_embed_proj_dim", "embedding_size")
+EXTRA_LAYERS_KEY = "num_nextn_predict_layers"  # stored after the others to predict several tokens at once
 # what it holds beside sampling: tokens, and what transformers writes into every such file
 NOT_SAMPLING = frozenset(
     {
@@ -47,8 +53,12 @@ class ModelDirectory:
 
     path: Path
     architecture: str
+    model_type: str | None  # the family, by which transformers finds the model's class
     vocab_size: int  # embedding rows
     hidden_size: int
+    embedding_width: int
+    num_layers: int | None  # None: the config does not tell
+    num_extra_layers: int  # that may be stored beyond them
     tied: bool  # the output head is the input embedding
     context_length: int | None  # None: the config names no limit
     num_token_ids: int | None  # ids the tokenizer knows; None: its files do not tell
@@ -96,19 +106,23 @@ def inspect_model(path: Path) -> ModelDirectory:
         raise ModelError(f"{path} {found}; give a local Hugging Face model directory (config.json + model.safetensors)")
     config = _read_config(path)
     tensors = read_tensors(path)
-    architectures = config.get("architectures") or ["unknown"]
+    hidden_size = _whole_number(config, WIDTH_KEYS, path=path)
     head_stored = any(name in tensors for name in LM_HEADS)
     generation = _read_generation_config(path)
     return ModelDirectory(
         path=path,
-        architecture=architectures[0],
+        architecture=_architecture(config, path=path),
+        model_type=_model_type(config, path=path),
         vocab_size=_whole_number(config, ("vocab_size",), path=path),
-        hidden_size=_whole_number(config, WIDTH_KEYS, path=path),
+        hidden_size=hidden_size,
+        embedding_width=_optional_number(config, EMBEDDING_WIDTH_KEYS, path=path) or hidden_size,
+        num_layers=_optional_number(config, LAYERS_KEYS, path=path),
+        num_extra_layers=_optional_number(config, (EXTRA_LAYERS_KEY,), path=path) or 0,
         # older files leave the flag out; then the tensors tell
         tied=bool(config.get("tie_word_embeddings", not head_stored)),
-        context_length=next((int(config[key]) for key in CONTEXT_KEYS if config.get(key)), None),
+        context_length=_optional_number(config, CONTEXT_KEYS, path=path),
         num_token_ids=num_token_ids(path),
-        head_size=_head_size(config),
+        head_size=_head_size(config, hidden_size=hidden_size, path=path),
         eos_token_ids=_eos_token_ids(path, config, generation),
         bos_token_id=config.get("bos_token_id"),
         pad_token_id=config.get("pad_token_id"),
@@ -122,7 +136,7 @@ def inspect_model(path: Path) -> ModelDirectory:
 def require_language_model(directory: ModelDirectory) -> None:
     """Refuse what cannot be trained as a policy. Raises ModelError."""
     path, head = directory.path, directory.lm_head
-    _require_vocabulary(directory)
+    _require_sizes(directory)
     if _is_classifier(directory):
         raise ModelError(f"{path} is a {directory.architecture}, not a language model; give a *ForCausalLM directory")
     if not directory.tied and head is None:
@@ -142,7 +156,7 @@ def require_language_model(directory: ModelDirectory) -> None:
 def require_reward_model(directory: ModelDirectory, *, head: str) -> None:
     """Refuse what cannot give one score: no head, or more than one output. Raises ModelError."""
     path, weight = directory.path, directory.tensors.get(f"{head}.weight")
-    _require_vocabulary(directory)
+    _require_sizes(directory)
     if weight is None:
         candidates = ", ".join(directory.head_candidates) or "none"
         kind = "is a language model without a score head" if not _is_classifier(directory) else "holds no such tensor"
@@ -159,6 +173,31 @@ def require_reward_model(directory: ModelDirectory, *, head: str) -> None:
         raise ModelError(f"{path}: {head}.bias is not read; fold it into rlhf_ray_score_mean in {CONFIG_FILE}")
 
 
+def _require_sizes(directory: ModelDirectory) -> None:
+    """The config and the tensors are of one model."""
+    if directory.model_type is None:
+        raise ModelError(
+            f"{directory.path / CONFIG_FILE} has no model_type, so its family is unknown; add the one of "
+            f'{directory.architecture}, such as "model_type": "llama"'
+        )
+    _require_vocabulary(directory)
+    _require_layers(directory)
+
+
+def _require_layers(directory: ModelDirectory) -> None:
+    """As many as the config names: transformers fills missing ones with noise and leaves others out."""
+    path, named = directory.path, directory.num_layers
+    stored = {int(found.group(1)) for name in directory.tensors if (found := _LAYER.search(name))}
+    if named is None or not stored:
+        return
+    absent = sorted(set(range(named)) - stored)
+    if absent or max(stored) >= named + directory.num_extra_layers:
+        raise ModelError(
+            f"{path}: {CONFIG_FILE} names {named} layers ({' or '.join(LAYERS_KEYS)}) and the weights hold "
+            f"{len(stored)}, numbered {min(stored)} to {max(stored)}; give the config and the weights of one model"
+        )
+
+
 def _require_vocabulary(directory: ModelDirectory) -> None:
     """Every id that can occur has a row in the embedding."""
     path, rows, known = directory.path, directory.vocab_size, directory.num_token_ids
@@ -167,6 +206,11 @@ def _require_vocabulary(directory: ModelDirectory) -> None:
         raise ModelError(
             f"{path}: vocab_size is {rows} in {CONFIG_FILE} but the embedding has {stored.shape[0]} rows; "
             "set vocab_size to the number of rows"
+        )
+    if stored is not None and stored.shape[1:] != (directory.embedding_width,):
+        raise ModelError(
+            f"{path}: {' or '.join(WIDTH_KEYS)} is {directory.hidden_size} in {CONFIG_FILE} but the embedding has "
+            f"shape {list(stored.shape)}; give the config and the weights of one model"
         )
     if known is not None and known > rows:
         raise ModelError(
@@ -202,10 +246,37 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 
 def _whole_number(config: Mapping[str, Any], keys: tuple[str, ...], *, path: Path) -> int:
-    for key in keys:
-        if isinstance(config.get(key), int):
-            return int(config[key])
-    raise ModelError(f"{path / CONFIG_FILE} has no whole number {' or '.join(keys)}; is it a decoder-only text model?")
+    number = _optional_number(config, keys, path=path)
+    if number is None:
+        raise ModelError(
+            f"{path / CONFIG_FILE} has no whole number {' or '.join(keys)}; is it a decoder-only text model?"
+        )
+    return number
+
+
+def _optional_number(config: Mapping[str, Any], keys: tuple[str, ...], *, path: Path) -> int | None:
+    """The first of these settings that is there; null counts as not there."""
+    key = next((key for key in keys if config.get(key) is not None), None)
+    if key is None:
+        return None
+    number = config[key]
+    if isinstance(number, bool) or not isinstance(number, int) or number < (0 if key == EXTRA_LAYERS_KEY else 1):
+        raise ModelError(f"{path / CONFIG_FILE}: {key} is {number!r}; accepted: a whole number above 0")
+    return number
+
+
+def _architecture(config: Mapping[str, Any], *, path: Path) -> str:
+    names = config.get("architectures") or ["unknown"]
+    if not isinstance(names, list) or not isinstance(names[0], str):
+        raise ModelError(f"{path / CONFIG_FILE}: architectures is {names!r}; accepted: a list of names of classes")
+    return names[0]
+
+
+def _model_type(config: Mapping[str, Any], *, path: Path) -> str | None:
+    family = config.get("model_type")
+    if family is not None and not isinstance(family, str):
+        raise ModelError(f"{path / CONFIG_FILE}: model_type is {family!r}; accepted: the name of a family")
+    return family or None
 
 
 def _score_number(config: Mapping[str, Any], key: str, *, path: Path) -> float | None:
@@ -226,14 +297,18 @@ def _score_number(config: Mapping[str, Any], key: str, *, path: Path) -> float |
     return float(value)
 
 
-def _head_size(config: Mapping[str, Any]) -> int | None:
+def _head_size(config: Mapping[str, Any], *, hidden_size: int, path: Path) -> int | None:
     """Width of an attention head."""
-    size = config.get("head_dim")
-    width = next((config[key] for key in WIDTH_KEYS if isinstance(config.get(key), int)), None)
-    heads = next((config[key] for key in HEADS_KEYS if config.get(key)), None)
-    if size is None and width is not None and heads is not None:
-        size = width // heads
-    return size
+    size = _optional_number(config, ("head_dim",), path=path)
+    heads = _optional_number(config, HEADS_KEYS, path=path)
+    if size is not None or heads is None:
+        return size
+    if hidden_size % heads:
+        raise ModelError(
+            f"{path / CONFIG_FILE}: {heads} attention heads ({' or '.join(HEADS_KEYS)}) do not share a width of "
+            f"{hidden_size} ({' or '.join(WIDTH_KEYS)}) evenly; accepted: a divisor of it, or head_dim"
+        )
+    return hidden_size // heads
 
 
 def _read_generation_config(path: Path) -> dict[str, Any]:

@@ -195,3 +195,78 @@ def test_the_mean_of_scores_may_be_below_0_and_either_may_be_left_out(reward_mod
     edit_config(model, rlhf_ray_score_mean=-3, rlhf_ray_score_std="ABSENT")
     found = inspect_model(model)
     assert (found.score_mean, found.score_std) == (-3.0, None)
+
+
+def test_a_config_of_fewer_or_more_layers_than_are_stored_is_refused(llama: Path, gpt2: Path, tmp_path: Path) -> None:
+    for source, key in ((llama, "num_hidden_layers"), (gpt2, "n_layer")):
+        for named in (1, 3):
+            model = copy_of(source, tmp_path / f"{key}-{named}")
+            edit_config(model, **{key: named})
+            with pytest.raises(ModelError, match=rf"names {named} layers .* the weights hold 2, numbered 0 to 1"):
+                require_language_model(inspect_model(model))
+
+
+def test_layers_that_predict_several_tokens_at_once_may_be_stored_beyond_the_others(
+    llama: Path, tmp_path: Path
+) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, num_hidden_layers=1, num_nextn_predict_layers=1)
+    require_language_model(inspect_model(model))
+
+
+def test_a_reward_model_is_held_to_its_layers_too(reward_model: Path, tmp_path: Path) -> None:
+    model = copy_of(reward_model, tmp_path / "model")
+    edit_config(model, num_hidden_layers=3)
+    with pytest.raises(ModelError, match=r"config\.json names 3 layers"):
+        require_reward_model(inspect_model(model), head="score")
+
+
+def test_a_width_other_than_the_embeddings_is_refused(llama: Path, tmp_path: Path) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, hidden_size=16)
+    with pytest.raises(ModelError, match=r"is 16 in config\.json but the embedding has shape \[64, 32\]"):
+        require_language_model(inspect_model(model))
+    edit_config(model, hidden_size=16, word_embed_proj_dim=32)
+    require_language_model(inspect_model(model))
+
+
+def test_a_config_without_its_family_is_refused(llama: Path, tmp_path: Path) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, model_type="ABSENT")
+    with pytest.raises(ModelError, match=r"config\.json has no model_type, .* the one of LlamaForCausalLM"):
+        require_language_model(inspect_model(model))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hidden_size", 0),
+        ("hidden_size", "32"),
+        ("vocab_size", True),
+        ("num_hidden_layers", -1),
+        ("num_attention_heads", 0),
+        ("max_position_embeddings", "64"),
+        ("max_position_embeddings", 64.5),
+        ("head_dim", 0),
+    ],
+)
+def test_sizes_are_whole_numbers_above_0(llama: Path, tmp_path: Path, key: str, value: object) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, **{key: value})
+    with pytest.raises(ModelError, match=rf"config\.json: {key} is {value!r}; accepted: a whole number above 0"):
+        inspect_model(model)
+
+
+def test_heads_share_the_width_evenly(llama: Path, tmp_path: Path) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, num_attention_heads=3, head_dim=None)
+    with pytest.raises(ModelError, match=r"config\.json: 3 attention heads .* do not share a width of 32"):
+        inspect_model(model)
+
+
+@pytest.mark.parametrize(("key", "value"), [("architectures", "LlamaForCausalLM"), ("model_type", 5)])
+def test_names_of_another_type_are_refused(llama: Path, tmp_path: Path, key: str, value: object) -> None:
+    model = copy_of(llama, tmp_path / "model")
+    edit_config(model, **{key: value})
+    with pytest.raises(ModelError, match=rf"config\.json: {key} is {value!r}; accepted"):
+        inspect_model(model)

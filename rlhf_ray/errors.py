@@ -57,5 +57,13 @@ class ArtifactError(RlhfRayError, ValueError):
     """An artifact that is not what its card says: names the folder and every file that differs."""
 
 
+class RecordsError(RlhfRayError, RuntimeError):
+    """What a run records could not be written or read back: names the directory and the system's reason."""
+
+
+class OtherDataError(ConfigError):
+    """A resume over other rows than the run was started with: nothing of the run was touched."""
+
+
 class Preempted(KeyboardInterrupt):
     """The process was asked to end (SIGTERM). Not an error of ours: nothing that catches errors may swallow it."""

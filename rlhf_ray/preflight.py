@@ -185,6 +185,17 @@ def _built_in(config: TrainConfig) -> Iterator[str]:
 
 def _run_dir(config: TrainConfig) -> Iterator[str]:
     folder = Path(config.run_dir)
+    if Path(config.experiment_name).name != config.experiment_name:
+        yield f"experiment_name={config.experiment_name}: accepted is the name of a folder, without /"
+    try:
+        folder.exists()
+    except OSError as error:
+        yield f"run_dir={folder}: {error.strerror}; give another run_dir"
+        return
+    holds = [place for place in folder.parents if any((place / name).is_file() for name in ("run.json", CARD))]
+    if holds:
+        yield f"run_dir={folder} lies inside {holds[0]}, whose content is recorded; give one outside"
+        return
     if folder.exists() and not folder.is_dir():
         yield f"run_dir={folder} is a file; accepted is a new or empty directory"
         return

@@ -5,7 +5,9 @@ A job that is refused, fails or is killed by the system does not stop the others
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +31,7 @@ from rlhf_ray.tracking.records import RunStatus, read_run
 
 _GRACE_S = 60.0  # for a job to end after an interrupt
 _TERMINATED = 143
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +144,11 @@ def _is_listed(override: Override) -> bool:
 
 
 def _exit_with(target: Callable[[], int]) -> NoReturn:
+    """Linux ends the job by SIGTERM when the sweep is killed: an orphan would train on beside the next one."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    sweep = multiprocessing.parent_process()
+    if sweep is None or os.getppid() != sweep.pid:  # killed before it could be asked for
+        sys.exit(_TERMINATED)
     sys.exit(target())
 
 

@@ -96,6 +96,17 @@ if __name__ == "__main__":
 """
 
 
+def test_a_sweep_that_is_killed_takes_its_job_with_it(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    process = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.kill()
+    assert process.stdout.read() == "ended once\n", "the pipe is closed when the last of both is gone"
+    process.wait()
+
+
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "Preempted")], ids=["Ctrl-C", "SIGTERM"]
 )

@@ -59,6 +59,8 @@ def load(words: Sequence[str], start: Start) -> Loaded:
     composed = compose_values(words, job=start.job)
     raise_together(_choice_problems(composed))
     values = composed.values
+    if values["resume"] == "":
+        raise ConfigError("resume= is empty; accepted is the directory of an earlier run, with its run.json")
     if values["resume"]:
         asked = asdict(typed(values, folder=start.folder))
         values = resumed_values(Path(asked["resume"]), overrides=overrides, asked=asked)

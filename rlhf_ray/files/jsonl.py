@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -25,13 +26,16 @@ class JsonlWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             _set_cut_line_aside(path)
+        self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one object. NaN and infinities become null with `"<name>/nonfinite": "nan" | "inf" | "-inf"` beside.
 
-        Raises OSError (disk full, file too large); the file then ends where it did before.
+        Raises OSError (disk full, file too large, file removed); the file then ends where it did before.
         """
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "removed while it was written", str(self._path))
         line = json.dumps(finite_row(row), ensure_ascii=False, allow_nan=False).encode() + b"\n"
         end = os.fstat(self._descriptor).st_size
         try:

@@ -71,6 +71,7 @@ class Context:
                 yield
         finally:
             self.records.add_stage_seconds(name, time.monotonic() - began)
+        self.records.save()
 
     def recorder(self, stage: str, made_from: Sequence[Parent]) -> Callable[[int, Stats], None]:
         """Begins the stage's records; what it returns writes a row and shows it."""

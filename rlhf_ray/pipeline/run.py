@@ -16,7 +16,10 @@ from rich.console import Console
 
 from rlhf_ray.actors.data_worker import DataWorker
 from rlhf_ray.config.schema import TrainConfig
-from rlhf_ray.errors import DataError, Preempted
+from rlhf_ray.doctor.findings import Diagnosis
+from rlhf_ray.doctor.report import closing_line
+from rlhf_ray.errors import OtherDataError, Preempted, RecordsError, RlhfRayError
+from rlhf_ray.files.jsonl import read_jsonl
 from rlhf_ray.pipeline.artifacts import made_by, made_from
 from rlhf_ray.pipeline.context import Context
 from rlhf_ray.pipeline.monitor import Monitor
@@ -28,7 +31,7 @@ from rlhf_ray.report.page import REPORT_FILE, write_report
 from rlhf_ray.tracking.artifacts import write_lineage
 from rlhf_ray.tracking.picture import draw_training_curves
 from rlhf_ray.tracking.progress import Display, open_display
-from rlhf_ray.tracking.records import RunRecords, RunStatus, resume_records, start_records
+from rlhf_ray.tracking.records import RunRecords, RunStatus, read_run, resume_records, start_records
 from rlhf_ray.tracking.summary import Places, ShownAnswer, print_summary, summarise, write_summary
 
 SOURCE = Path(__file__).parent
@@ -39,8 +42,9 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
 
     Raises RlhfRayError; whatever happens, run.json says how the run ended and the workers are gone.
     """
-    with ended_by_sigterm():
-        run_dir = Path(config.run_dir)
+    run_dir = Path(config.run_dir)
+    with ended_by_sigterm(), unwritten_told(run_dir):
+        before = {} if config.resume is None else read_run(run_dir)
         records = open_records(config, run_dir, command)
         console = Console()
         display = open_display(config.tracking.progress, console=console, clock=time.time)
@@ -49,19 +53,23 @@ def run(config: TrainConfig, *, command: Sequence[str]) -> None:
             display.message(f"run directory {run_dir}")
             results, shown = train(config, records, display=display, monitor=monitor)
             summary = conclude(records, results, shown=shown)
+        except OtherDataError:
+            records.withdraw(before)
+            raise
         except Exception as error:
-            records.finish(RunStatus.FAILED, error=f"{type(error).__name__}: {error}")
+            end(records, RunStatus.FAILED, f"{type(error).__name__}: {error}", console=console)
             leave_report(run_dir, console)
             raise
         except KeyboardInterrupt as interrupt:
-            records.finish(RunStatus.PREEMPTED, error=type(interrupt).__name__)
+            end(records, RunStatus.PREEMPTED, type(interrupt).__name__, console=console)
             raise
         finally:
             monitor.close()
             display.close()
         records.finish(RunStatus.FINISHED, error=None)
-        leave_report(run_dir, console)
+        diagnosis = leave_report(run_dir, console)
         print_summary(summary, console)
+        print_last_words(run_dir, diagnosis, ended=monitor.ended, console=console)
 
 
 def train(
@@ -106,12 +114,45 @@ def open_records(config: TrainConfig, run_dir: Path, command: Sequence[str]) -> 
     )
 
 
-def leave_report(run_dir: Path, console: Console) -> None:
-    """report.html, where anything was recorded; a run does not fail for want of it."""
+def end(records: RunRecords, status: RunStatus, error: str, *, console: Console) -> None:
+    """Write why the run ended; where that cannot be written, the error itself is still the one that is told."""
     try:
-        write_report(run_dir, run_dir / REPORT_FILE)
-    except (DataError, OSError) as error:
+        records.finish(status, error=error)
+    except OSError as unwritten:
+        console.print(
+            f"{records.run_dir}/run.json could not be written and still says running: {unwritten}", markup=False
+        )
+
+
+@contextmanager
+def unwritten_told(run_dir: Path) -> Iterator[None]:
+    """A disk that is full, or a directory that was removed, in the words of an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordsError(
+            f"{run_dir}: its records cannot be written or read back ({error}); where the directory is still there, "
+            f"make room if need be, and go on with resume={run_dir}"
+        ) from error
+
+
+def print_last_words(run_dir: Path, diagnosis: Diagnosis | None, *, ended: str | None, console: Console) -> None:
+    """What the doctor did and says."""
+    lines = [] if ended is None else [ended]
+    lines += [] if diagnosis is None else [closing_line(diagnosis, run_dir)]
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def leave_report(run_dir: Path, console: Console) -> Diagnosis | None:
+    """report.html, where a stage has recorded anything; a run does not fail for want of it."""
+    try:
+        if all(row["stage"] == "data" for row in read_jsonl(run_dir / "metrics.jsonl")):
+            return None
+        return write_report(run_dir, run_dir / REPORT_FILE)
+    except (RlhfRayError, OSError) as error:
         console.print(f"no {REPORT_FILE}: {error}", markup=False)
+        return None
 
 
 def run_stages(ctx: Context) -> dict[str, Path]:

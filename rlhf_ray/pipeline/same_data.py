@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlhf_ray.actors.data_worker import DataWorker
-from rlhf_ray.errors import ConfigError
+from rlhf_ray.errors import OtherDataError
 from rlhf_ray.pipeline.context import DATA_FILE, Context
 
 
 def require_same_data(ctx: Context) -> None:
-    """Compares with data.json, which the first stage wrote. Raises ConfigError that says what differs."""
+    """Compares with data.json, which the first stage wrote. Raises OtherDataError that says what differs."""
     file = ctx.run_dir / DATA_FILE
     if ctx.config.resume is None or not file.is_file():
         return
@@ -24,7 +24,7 @@ def require_same_data(ctx: Context) -> None:
     what = "; ".join(differences(stored["tokens"], found["tokens"]))
     told = f"resume={ctx.run_dir}: the rows are not those that the run was started with, as {DATA_FILE} tells: {what}"
     if not ctx.config.tracking.allow_changed:
-        raise ConfigError(f"{told}; accepted are the files as they were, or tracking.allow_changed=true")
+        raise OtherDataError(f"{told}; accepted are the files as they were, or tracking.allow_changed=true")
     ctx.display.message(f"warning: {told}")
 
 

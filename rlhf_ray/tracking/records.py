@@ -39,7 +39,7 @@ class RunRecords:
         self._lock = lock
         self._run = run
         self._clock = clock
-        self._save()
+        self.save()
         self._writer = JsonlWriter(self._metrics_path)
 
     @property
@@ -70,7 +70,7 @@ class RunRecords:
     def set_tracked(self, stage: str, facts: Mapping[str, Any]) -> None:
         """Remember how a tracker calls the run of a stage."""
         self._run.setdefault("trackers", {})[stage] = dict(facts)
-        self._save()
+        self.save()
 
     def metrics(self, stage: str, step: int, values: Mapping[str, float | None]) -> None:
         """Append a row. Raises MetricError for a name that is not in the registry."""
@@ -86,17 +86,26 @@ class RunRecords:
         return any(row["stage"] == stage and row["step"] == step for row in self.rows())
 
     def add_stage_seconds(self, stage: str, seconds: float) -> None:
-        """Count wall time to a stage."""
+        """Count wall time to a stage; written with the next change."""
         timings = self._run["stage_seconds"]
         timings[stage] = timings.get(stage, 0.0) + seconds
-        self._save()
 
     def finish(self, status: RunStatus, *, error: str | None) -> None:
         """Write how the run ended, and close."""
         self._run |= {"status": status.value, "error": error, "ended": self._now()}
-        self._save()
+        self.save()
         self._writer.close()
         self._lock.release()
+
+    def withdraw(self, before: Mapping[str, Any]) -> None:
+        """A resume that was refused: run.json is again what it was, and others are let in."""
+        write_json_atomic(self.run_dir / "run.json", before)
+        self._writer.close()
+        self._lock.release()
+
+    def save(self) -> None:
+        """Write run.json."""
+        write_json_atomic(self.run_dir / "run.json", self._run)
 
     def set_aside_after(self, stage: str, step: int) -> int:
         """Move the first row of `stage` above `step`, and all written after it, to metrics.set-aside-<n>.jsonl.
@@ -125,9 +134,6 @@ class RunRecords:
 
     def _now(self) -> str:
         return _utc(self._clock())
-
-    def _save(self) -> None:
-        write_json_atomic(self.run_dir / "run.json", self._run)
 
 
 def start_records(

@@ -88,3 +88,12 @@ def test_a_full_disk_leaves_whole_lines_only(tmp_path):
     assert "File too large" in child.stderr
     assert [json.loads(line) for line in path.read_text().splitlines()] == [{"text": "x" * 300}] * 3
     assert path.read_bytes().endswith(b"\n")
+
+
+def test_a_file_that_was_removed_is_told_at_the_next_row(tmp_path):
+    path = tmp_path / "m.jsonl"
+    with JsonlWriter(path) as writer:
+        writer.append({"step": 1})
+        path.unlink()
+        with pytest.raises(FileNotFoundError, match="removed while it was written"):
+            writer.append({"step": 2})

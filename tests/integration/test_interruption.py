@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -114,3 +115,15 @@ def test_a_killed_driver_takes_its_cluster_with_it(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
     assert soon(lambda: not marked(mark), within_s=60), [left.cmdline() for left in marked(mark)]
+
+
+def test_a_run_whose_directory_is_removed_ends_at_its_next_row_in_words(tmp_path):
+    run_dir = tmp_path / "run"
+    words = ("experiment=tiny_test", *LOCAL, f"run_dir={run_dir}", "algorithm.num_iterations=100000")
+    process = program(*words, folder=tmp_path)
+    wait_for_iteration(run_dir, process, 1)
+    shutil.rmtree(run_dir)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    assert f"error: {run_dir}: its records cannot be written or read back" in output
+    assert "Traceback" not in output

@@ -105,6 +105,7 @@ def test_a_resume_keeps_the_rows_and_notes_itself(tmp_path, ticking):
     second = resume_records(tmp_path, command=["train", "resume=x"], source=tmp_path, clock=ticking)
     second.metrics("sft", 2, {"sft/loss": 1.0})
     second.add_stage_seconds("sft", 5.0)
+    second.save()
     run = read_run(tmp_path)
     assert (run["status"], run["error"], run["ended"]) == ("running", None, None)
     assert run["stage_seconds"] == {"sft": 15.0}

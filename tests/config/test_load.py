@@ -209,3 +209,8 @@ def test_sixteen_bit_generators_warn_about_the_strict_check(loaded):
     (warning,) = loaded("generator.dtype=bfloat16").warnings
     assert "check=bfloat16" in warning
     assert loaded("generator.dtype=bfloat16", "check=bfloat16").warnings == ()
+
+
+def test_an_empty_resume_is_no_resume(start):
+    with pytest.raises(ConfigError, match="^resume= is empty; accepted is the directory of an earlier run"):
+        load(["resume="], start)

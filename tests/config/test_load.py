@@ -212,5 +212,5 @@ def test_sixteen_bit_generators_warn_about_the_strict_check(loaded):
 
 
 def test_an_empty_resume_is_no_resume(start):
-    with pytest.raises(ConfigError, match="^resume= is empty; accepted is the directory of an earlier run"):
+    with pytest.raises(ConfigError, match=r"^resume= is empty; accepted is the directory of an earlier run"):
         load(["resume="], start)

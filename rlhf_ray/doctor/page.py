@@ -76,7 +76,8 @@ force.
 | policy | what it does |
 |---|---|
 | `warn` | tells and records |
-| `stop` | ends the run: PPO with a checkpoint, a stage before it with an error |
+| `stop` | ends the run: a stage before PPO with an error; PPO with checkpoint, policy and exit code 0, and the last \
+lines say why |
 | `adapt` | raises beta by {limits.kl_coef_factor:g} (to {limits.kl_coef_start:g} from 0, {limits.kl_coef_max:g} at \
 most), lowers learning rates by {limits.learning_rate_factor:g} ({limits.learning_rate_min:g} of the schedule at \
 least), at most every {limits.cooldown} iterations |

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from rlhf_ray.doctor.findings import Curve, Diagnosis, Evidence, Finding, Phase, finding_record
+from rlhf_ray.doctor.findings import Curve, Diagnosis, Evidence, Finding, Phase, Severity, finding_record
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MANY = 12
@@ -16,6 +17,16 @@ _MANY = 12
 def as_text(diagnosis: Diagnosis, *, width: int) -> str:
     """The whole report."""
     return "\n".join(line for block in _blocks(diagnosis, width) for line in block).rstrip() + "\n"
+
+
+def closing_line(diagnosis: Diagnosis, run_dir: Path) -> str:
+    """The verdict in a line, for the end of a run."""
+    serious = [finding for finding in diagnosis.findings if finding.severity > Severity.WATCH]
+    if not serious:
+        return "doctor: healthy"
+    phrases = ", ".join(dict.fromkeys(finding.phrase for finding in serious))
+    count = f"{len(serious)} finding{'s' * (len(serious) > 1)}"
+    return f"doctor: {count} ({phrases}); what to do: python -m rlhf_ray.doctor {run_dir}"
 
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rlhf_ray.config.setting import walk
 from rlhf_ray.doctor.actions import (
     FINDINGS_FILE,
     PPO,
+    Action,
     FindingsWriter,
     Limits,
     Policy,
@@ -52,6 +53,7 @@ class Monitor:
         self._treatment = replay(self._told(), UNTREATED)
         self._writer = FindingsWriter(run_dir)
         self._tell = tell
+        self.ended: str | None = None  # why the doctor ended PPO
         for row in rows:
             self._doctor.observe(row["stage"], int(row["step"]), measured(row))
 
@@ -88,7 +90,8 @@ class Monitor:
             self._writer.action(action)
             if action.policy is not Policy.WARN:
                 self._tell(f"{action.policy.value}: {action.reason}")
-        ends = [action.reason for action in actions if action.policy in (Policy.STOP, Policy.EARLY_STOP)]
+        ends = [ending(action) for action in actions if action.policy in (Policy.STOP, Policy.EARLY_STOP)]
+        self.ended = ends[0] if ends else None
         back = [action.rollback_to for action in actions if action.rollback_to is not None]
         return Verdict(
             kl_coef=self._treatment.kl_coef,
@@ -109,6 +112,17 @@ class Monitor:
 
     def _told(self) -> list[dict[str, Any]]:
         return read_jsonl(self._file) if self._file.exists() else []
+
+
+def ending(action: Action) -> str:
+    """Why the doctor ended PPO, and how one goes on all the same."""
+    cause = f"by the doctor at iteration {action.step}: {action.reason}"
+    if action.policy is Policy.EARLY_STOP:
+        return f"ended early {cause} (doctor.early_stop names {action.kind})"
+    return (
+        f"stopped {cause} (doctor.stop names {action.kind}); checkpoint and policy are kept; to go on all the same, "
+        f"start a new run without {action.kind} in doctor.stop (reuse=on takes over the stages before PPO)"
+    )
 
 
 def above_limit(stats: Stats, *, step: int, limit: float | None) -> str | None:

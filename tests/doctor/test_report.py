@@ -3,11 +3,12 @@
 import json
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from doctor_cases import LOGS, diagnosed, diagnosed_rows, ramp
 
-from rlhf_ray.doctor.report import as_json, as_text, sparkline
+from rlhf_ray.doctor.report import as_json, as_text, closing_line, sparkline
 
 
 def text(name: str, *, width: int = 100) -> str:
@@ -84,3 +85,10 @@ def test_a_long_healthy_run_is_split_where_its_course_changes() -> None:
     assert "score" in first.text
     assert "rising" in first.text
     assert "flat" in last.text
+
+
+def test_the_last_line_of_a_run_is_its_verdict_and_where_to_read_on() -> None:
+    assert closing_line(diagnosed_rows([{"objective/kl": 1.0}]), Path("out")) == "doctor: healthy"
+    assert closing_line(diagnosed_rows([{"objective/kl": 90.0}]), Path("out")) == (
+        "doctor: 1 finding (KL high); what to do: python -m rlhf_ray.doctor out"
+    )

@@ -145,7 +145,8 @@ def test_a_warning_is_told_and_recorded_and_changes_nothing(patient: Admit) -> N
 def test_a_policy_of_stop_ends_the_run(patient: Admit) -> None:
     run = patient("doctor.stop=[runaway_kl]")
     ended = [verdict.stop for verdict in run.live((6, HEALTHY), (5, KL_HIGH)) if verdict.stop]
-    assert "KL" in ended[0]
+    assert ended[0].startswith("stopped by the doctor at iteration 8: the KL")
+    assert "start a new run without runaway_kl in doctor.stop" in ended[0]
 
 
 def test_without_the_doctor_only_the_kl_limit_ends_a_run(patient: Admit) -> None:

@@ -1,6 +1,6 @@
-"""Whether every row of the user's files can be rendered and encoded, found out before Ray starts or a model loads.
+"""Whether models fit their classes and every row can be rendered and encoded, before Ray starts or a model loads.
 
-Readers find bad rows without a tokenizer (preflight.py); this needs the tokenizers, which take seconds to load.
+What needs no transformers, which take seconds to load, is found earlier (preflight.py).
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from rlhf_ray.data.retokenize import Retokenizer
 from rlhf_ray.data.rows import PromptRow
 from rlhf_ray.data.tables import file_texts
 from rlhf_ray.data.tokenizer import load_tokenizer, train_tokenizer
-from rlhf_ray.errors import DataError
+from rlhf_ray.errors import DataError, ModelError
 from rlhf_ray.models.directory import inspect_model
 from rlhf_ray.models.smollm2 import smollm2_tokenizer
 from rlhf_ray.models.vocabulary import tokenizer_digest
 
 
 def row_problems(config: TrainConfig) -> list[str]:
-    """What stands in the way of encoding each file; nothing for the built-in corpora.
+    """What stands in the way of loading each model and encoding each file; nothing for the built-in ones.
 
     Precondition: world_problems found nothing, so models and files are there.
     """
-    if config.data.prompts is None:
-        return []
+    misfits = list(_misfits(config))
+    if misfits or config.data.prompts is None:
+        return misfits
     files = files_of(config)
     with _tokenizer_folder(config, files) as folder:
         try:
@@ -45,6 +46,24 @@ def row_problems(config: TrainConfig) -> list[str]:
         problems = list(refusals(files, tokenizer, model_dir=folder, lengths=lengths_of(config)))
         rows = FileRows(files, tokenizer, model_dir=folder).prompts()
         return problems or list(_refused_by_reward_model(config, rows, folder))
+
+
+def _misfits(config: TrainConfig) -> Iterator[str]:
+    """Models that transformers cannot build from their config, or whose weights are another model's."""
+    policy, reward = config.model.path, config.reward.path
+    if policy is None and reward is None:
+        return
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification  # noqa: PLC0415  loads torch
+
+    from rlhf_ray.models.pretrained import require_fit  # noqa: PLC0415  loads torch
+
+    kinds = {"model.path": (policy, AutoModelForCausalLM), "reward.path": (reward, AutoModelForSequenceClassification)}
+    for key, (path, auto_class) in kinds.items():
+        try:
+            if path is not None:
+                require_fit(auto_class, inspect_model(Path(path)))
+        except ModelError as error:
+            yield f"{key}: {error}"
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from architectures import VOCABULARY, write_architecture, write_tokenizer
+from architectures import VOCABULARY, write_architecture
 
 from rlhf_ray.config.schema import TrainConfig
 from rlhf_ray.data.file_rows import FileRows
@@ -188,8 +188,7 @@ def test_a_reward_model_that_cannot_render_the_prompts_is_told_before_the_first_
     everything = "{% for m in messages %}" + TURN + "{% endfor %}" + ASK
     chat(config, tmp_path, everything, SYSTEM, USER)
     assert row_problems(config) == []
-    reward = tmp_path / "reward"
-    write_tokenizer(reward, pad=False)
+    reward = shutil.copytree(config.model.path, tmp_path / "reward")
     tokenizer = json.loads((reward / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["another"] = len(VOCABULARY)
     (reward / "tokenizer.json").write_text(json.dumps(tokenizer))
@@ -227,3 +226,14 @@ def test_the_program_ends_with_code_2_and_one_message_before_ray_or_a_model(tmp_
     assert f"data.demonstrations: {long}: rows 2 are longer" in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["model", "reward"])
+def test_a_model_that_does_not_fit_its_class_is_told_with_its_setting_even_without_files(config, tmp_path, key):
+    folder = shutil.copytree(config.model.path, tmp_path / "misfit")
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"model_type": "foo"}))
+    getattr(config, key).path = str(folder)
+    config.data.prompts = None
+    (message,) = row_problems(config)
+    assert message.startswith(f"{key}.path: {folder / 'config.json'}: transformers knows no model_type 'foo'")

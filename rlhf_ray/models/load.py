@@ -9,11 +9,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
 )
 
@@ -26,10 +24,9 @@ from rlhf_ray.models.directory import (
     require_reward_model,
 )
 from rlhf_ray.models.language_model import LanguageModel
-from rlhf_ray.models.quiet import quiet_transformers
+from rlhf_ray.models.pretrained import from_directory
 from rlhf_ray.models.scalar_model import ScalarModel
 
-SCORE_WEIGHT = f"{SCORE_HEAD}.weight"
 PROJECTION_TOLERANCE = 1e-4
 
 
@@ -45,7 +42,7 @@ def load_language_model(path: Path, *, dtype: torch.dtype) -> LanguageModel:
     """A policy or reference. Raises ModelError unless every tensor comes from the directory."""
     directory = inspect_model(path)
     require_language_model(directory)
-    causal = _from_directory(AutoModelForCausalLM, directory, dtype=dtype, may_miss=frozenset())
+    causal = from_directory(AutoModelForCausalLM, directory, dtype=dtype)
     causal.generation_config = _token_ids_only(directory)
     model = LanguageModel(causal)
     if model.tied != directory.tied:
@@ -69,9 +66,7 @@ def load_scalar_model(path: Path, *, start: HeadStart, head: str, seed: int, dty
         require_reward_model(directory, head=head)
     else:
         require_language_model(directory)
-    classifier = _from_directory(
-        AutoModelForSequenceClassification, directory, dtype=dtype, may_miss=frozenset({SCORE_WEIGHT})
-    )
+    classifier = from_directory(AutoModelForSequenceClassification, directory, dtype=dtype)
     weight = _score_weight(classifier, directory)
     with torch.no_grad():
         match start:
@@ -84,39 +79,6 @@ def load_scalar_model(path: Path, *, start: HeadStart, head: str, seed: int, dty
                 weight.zero_()
     mean, std = directory.score_mean, directory.score_std
     return ScalarModel(classifier, mean=0.0 if mean is None else mean, std=1.0 if std is None else std)
-
-
-def _from_directory(
-    auto_class: type[AutoModelForCausalLM] | type[AutoModelForSequenceClassification],
-    directory: ModelDirectory,
-    *,
-    dtype: torch.dtype,
-    may_miss: frozenset[str],
-) -> PreTrainedModel:
-    """Load with transformers; every parameter outside `may_miss` must be in the directory."""
-    path = directory.path
-    with quiet_transformers():
-        config = _without_dropout(AutoConfig.from_pretrained(path, local_files_only=True))
-        if auto_class is AutoModelForSequenceClassification:
-            config.num_labels = 1
-        try:
-            model, report = auto_class.from_pretrained(
-                path, config=config, dtype=dtype, local_files_only=True, output_loading_info=True
-            )
-        except (ValueError, RuntimeError) as error:
-            raise ModelError(f"{path} ({directory.architecture}) does not load: {error}") from error
-    missing = sorted(set(report["missing_keys"]) - may_miss)
-    if missing:
-        raise ModelError(f"{path} lacks {len(missing)} tensors of its {directory.architecture}, first {missing[0]}")
-    return model
-
-
-def _without_dropout(config: PreTrainedConfig) -> PreTrainedConfig:
-    """Every rate is 0 in every role and stage: log-probs must be reproducible (Huang et al. 2024, detail 7)."""
-    for key, value in config.to_dict().items():
-        if ("dropout" in key or key.endswith("pdrop")) and isinstance(value, float):
-            setattr(config, key, 0.0)
-    return config
 
 
 def _token_ids_only(directory: ModelDirectory) -> GenerationConfig:

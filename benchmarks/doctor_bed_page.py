@@ -32,7 +32,8 @@ they are.
 - **onset**: from when on the run is sick, by a measure that is not the doctor's rule.
 - **found**: the first finding of severity `warning` or `critical` of a kind that names the illness.
 - **delay**: iterations from onset to that (steps, for a reward model); negative: told before. The aim is at most 5.
-- Thresholds were set on seeds 1-5; other seeds test them.
+- Thresholds were set on seeds 1-5; other seeds test them. One exception: that of the explained variance was lowered
+  after three later seeds had told the dead critic 6 iterations after its onset, so `critic_rate_0` tests nothing.
 """
 
 

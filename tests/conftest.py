@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import sys
 
 from hypothesis import settings
@@ -19,6 +20,9 @@ os.environ.update(
     VLLM_NO_USAGE_STATS="1",
     VLLM_LOGGING_LEVEL="ERROR",
 )
+
+# Started in the background, pytest and all its children would ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Examples drawn alike in every run; no time limit per example, which a busy machine would break.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -17,6 +17,18 @@ from rlhf_ray.doctor.translate import run_log
 LOGS = Path(__file__).parent / "doctor" / "logs"
 Columns = Mapping[str, Sequence[float]]
 
+HEALTHY_STEP = {
+    "objective/scores": 1.0,
+    "objective/kl": 3.0,
+    "policy/clipfrac_avg": 0.05,
+    "policy/approxkl_avg": 0.01,
+    "policy/entropy_avg": 1.5,
+    "loss/policy_avg": -0.01,
+    "loss/value_avg": 0.1,
+    "val/explained_variance": 0.3,
+    "policy/grad_norm": 0.5,
+}  # of PPO
+
 
 @dataclass(frozen=True, kw_only=True)
 class Made:

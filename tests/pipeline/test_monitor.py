@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from doctor_cases import HEALTHY_STEP
 from small_run import LOCAL, by_step, read_metrics, small_config
 
 from rlhf_ray.doctor.actions import replay
@@ -22,19 +23,8 @@ from rlhf_ray.types import Last
 
 BETA = 0.05
 START = PpoState(step=0, kl_coef=BETA, learning_rate_share=1.0)
-HEALTHY = {
-    "objective/scores": 1.0,
-    "objective/kl": 3.0,
-    "policy/clipfrac_avg": 0.05,
-    "policy/approxkl_avg": 0.01,
-    "policy/entropy_avg": 1.5,
-    "loss/policy_avg": -0.01,
-    "loss/value_avg": 0.1,
-    "val/explained_variance": 0.3,
-    "policy/grad_norm": 0.5,
-}
-KL_HIGH = HEALTHY | {"objective/kl": 30.0}
-KL_LOST = HEALTHY | {"objective/kl": 60.0}
+KL_HIGH = HEALTHY_STEP | {"objective/kl": 30.0}
+KL_LOST = HEALTHY_STEP | {"objective/kl": 60.0}
 
 
 @dataclass
@@ -119,7 +109,7 @@ def patient(tmp_path: Path) -> Iterator[Admit]:
 
 def test_a_healthy_run_goes_on_untouched(patient: Admit) -> None:
     run = patient()
-    verdicts = run.live((12, HEALTHY))
+    verdicts = run.live((12, HEALTHY_STEP))
     untouched = Verdict(kl_coef=BETA, learning_rate_share=1.0, rollback_to=None, stop=None)
     assert verdicts == [untouched] * 12
     assert run.told == []
@@ -127,7 +117,7 @@ def test_a_healthy_run_goes_on_untouched(patient: Admit) -> None:
 
 def test_nan_ends_the_run_at_once(patient: Admit) -> None:
     run = patient()
-    verdicts = run.live((4, HEALTHY), (1, HEALTHY | {"loss/policy_avg": math.nan}))
+    verdicts = run.live((4, HEALTHY_STEP), (1, HEALTHY_STEP | {"loss/policy_avg": math.nan}))
     assert [verdict.stop is None for verdict in verdicts] == [True] * 4 + [False]
     assert [(action["kind"], action["policy"], action["step"]) for action in run.findings("action")] == [
         ("nonfinite", "stop", 5)
@@ -136,7 +126,7 @@ def test_nan_ends_the_run_at_once(patient: Admit) -> None:
 
 def test_a_warning_is_told_and_recorded_and_changes_nothing(patient: Admit) -> None:
     run = patient()
-    verdicts = run.live((6, HEALTHY), (5, KL_HIGH))
+    verdicts = run.live((6, HEALTHY_STEP), (5, KL_HIGH))
     assert {(verdict.kl_coef, verdict.learning_rate_share, verdict.stop) for verdict in verdicts} == {(BETA, 1.0, None)}
     assert any(line.startswith("warning: ppo") for line in run.told)
     assert {action["policy"] for action in run.findings("action")} == {"warn"}
@@ -144,7 +134,7 @@ def test_a_warning_is_told_and_recorded_and_changes_nothing(patient: Admit) -> N
 
 def test_a_policy_of_stop_ends_the_run(patient: Admit) -> None:
     run = patient("doctor.stop=[runaway_kl]")
-    ended = [verdict.stop for verdict in run.live((6, HEALTHY), (5, KL_HIGH)) if verdict.stop]
+    ended = [verdict.stop for verdict in run.live((6, HEALTHY_STEP), (5, KL_HIGH)) if verdict.stop]
     assert ended[0].startswith("stopped by the doctor at iteration 8: the KL")
     assert "start a new run without runaway_kl in doctor.stop" in ended[0]
 
@@ -159,7 +149,7 @@ def test_without_the_doctor_only_the_kl_limit_ends_a_run(patient: Admit) -> None
 
 def test_adapting_raises_beta_and_lowers_the_rate_once_in_a_cooldown(patient: Admit) -> None:
     run = patient("doctor.adapt=[runaway_kl]", "doctor.cooldown=4")
-    run.live((6, HEALTHY), (4, KL_HIGH), (4, KL_LOST))
+    run.live((6, HEALTHY_STEP), (4, KL_HIGH), (4, KL_LOST))
     adapted = [action for action in run.findings("action") if action["policy"] == "adapt"]
     steps = [action["step"] for action in adapted]
     assert len(adapted) == 2
@@ -173,13 +163,13 @@ def test_adapting_stays_within_its_limits(patient: Admit) -> None:
     run = patient(
         "doctor.adapt=[runaway_kl]", "doctor.cooldown=0", "doctor.kl_coef_max=0.06", "doctor.learning_rate_min=0.4"
     )
-    run.live((6, HEALTHY), (4, KL_HIGH), (6, KL_LOST))
+    run.live((6, HEALTHY_STEP), (4, KL_HIGH), (6, KL_LOST))
     assert (run.state.kl_coef, run.state.learning_rate_share) == (0.06, 0.4)
 
 
 def test_a_rollback_goes_to_the_last_checkpoint_before_the_onset(patient: Admit) -> None:
     run = patient("doctor.rollback=[runaway_kl]")
-    run.live((6, HEALTHY))
+    run.live((6, HEALTHY_STEP))
     back = next(v for _ in range(5) if (v := run.iterate(KL_HIGH, checkpoints=(2, 4, 6, 8))).rollback_to is not None)
     assert back == Verdict(kl_coef=pytest.approx(0.075), learning_rate_share=0.5, rollback_to=6, stop=None)
     (finding,) = [line for line in run.findings("finding") if line["severity"] == "warning"][:1]
@@ -188,7 +178,7 @@ def test_a_rollback_goes_to_the_last_checkpoint_before_the_onset(patient: Admit)
 
 def test_rollbacks_are_bounded(patient: Admit) -> None:
     run = patient("doctor.rollback=[runaway_kl]", "doctor.max_rollbacks=1", "doctor.cooldown=0")
-    run.live((6, HEALTHY))
+    run.live((6, HEALTHY_STEP))
     verdicts = [run.iterate(KL_HIGH, checkpoints=(2, 4, 6)) for _ in range(12)]
     assert [v.rollback_to for v in verdicts if v.rollback_to is not None] == [6]
     assert any("there were 1 rollbacks already" in str(action["reason"]) for action in run.findings("action"))
@@ -196,7 +186,7 @@ def test_rollbacks_are_bounded(patient: Admit) -> None:
 
 def test_the_record_alone_tells_what_is_in_force(patient: Admit) -> None:
     run = patient("doctor.rollback=[runaway_kl]", "doctor.cooldown=0")
-    run.live((6, HEALTHY))
+    run.live((6, HEALTHY_STEP))
     for _ in range(5):
         run.iterate(KL_HIGH, checkpoints=(2, 4, 6))
     replayed = replay(read_jsonl(run.folder / "findings.jsonl"), UNTREATED)
@@ -207,7 +197,7 @@ def test_the_record_alone_tells_what_is_in_force(patient: Admit) -> None:
 
 @pytest.mark.parametrize("killed_after", [3, 8, 9, 11, 13])
 def test_a_resumed_run_is_judged_as_a_straight_one(patient: Admit, killed_after: int) -> None:
-    course = [HEALTHY] * 6 + [KL_HIGH] * 4 + [KL_LOST] * 6
+    course = [HEALTHY_STEP] * 6 + [KL_HIGH] * 4 + [KL_LOST] * 6
     words = ("doctor.adapt=[runaway_kl]", "doctor.cooldown=4")
     straight, resumed = patient(*words), patient(*words)
     for step, values in enumerate(course, start=1):
@@ -219,7 +209,7 @@ def test_a_resumed_run_is_judged_as_a_straight_one(patient: Admit, killed_after:
 
 
 def test_a_resume_from_before_an_adaptation_makes_it_again(patient: Admit) -> None:
-    course = [HEALTHY] * 6 + [KL_HIGH] * 4 + [KL_LOST] * 6
+    course = [HEALTHY_STEP] * 6 + [KL_HIGH] * 4 + [KL_LOST] * 6
     words = ("doctor.adapt=[runaway_kl]", "doctor.cooldown=4")
     straight, resumed = patient(*words), patient(*words)
     verdicts = [straight.iterate(values) for values in course]
@@ -235,7 +225,7 @@ def test_a_resume_from_before_an_adaptation_makes_it_again(patient: Admit) -> No
 
 def test_a_resume_after_a_rollback_still_counts_it(patient: Admit) -> None:
     run = patient("doctor.rollback=[runaway_kl]", "doctor.max_rollbacks=1", "doctor.cooldown=0")
-    run.live((6, HEALTHY))
+    run.live((6, HEALTHY_STEP))
     while run.iterate(KL_HIGH, checkpoints=(2, 4, 6)).rollback_to is None:
         pass
     run.resume(run.state)
@@ -264,16 +254,16 @@ def test_a_stage_before_ppo_goes_on_where_its_finding_is_only_to_be_told(patient
         run.supervised("sft", step, {"sft/grad_norm": 1.0 if step < 10 else 50.0})
     (action,) = run.findings("action")
     assert (action["stage"], action["policy"]) == ("sft", "warn")
-    assert run.live((1, HEALTHY))[0].kl_coef == BETA
+    assert run.live((1, HEALTHY_STEP))[0].kl_coef == BETA
 
 
 def test_nan_in_the_record_is_known_after_a_restart(patient: Admit) -> None:
     run = patient("doctor.stop=[]")
-    run.live((3, HEALTHY))
+    run.live((3, HEALTHY_STEP))
     run.rows.append({"stage": "ppo", "step": 4, "objective/kl": 3.0, **finite_row({"loss/policy_avg": math.nan})})
     run.restart()
     run.state = PpoState(step=4, kl_coef=BETA, learning_rate_share=1.0)
-    run.live((1, HEALTHY | {"loss/policy_avg": math.nan}))
+    run.live((1, HEALTHY_STEP | {"loss/policy_avg": math.nan}))
     assert run.findings("finding") == []  # told before
 
 
@@ -281,7 +271,7 @@ def test_a_user_s_thresholds_count(patient: Admit, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(yaml.safe_dump({"runaway_kl.level": {"watch": 1.0, "warning": 2.0, "critical": 100.0}}))
     run = patient(f"doctor.rules={rules}")
-    run.live((6, HEALTHY))
+    run.live((6, HEALTHY_STEP))
     assert {line["rule"] for line in run.findings("finding")} == {"runaway_kl.level"}
 
 
